@@ -139,8 +139,8 @@ def ordinary_work_follows(fault: Fault, timeline: Timeline, later: _Later) -> bo
 
 
 def machine_has_it_back(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
-    """A machine or a daemon reports that the link, the path or the node is back, its storage is whole again, and nothing
-    else broke; or a pod runs that waited, whatever breaks then."""
+    """A machine or a daemon reports that the link, the path or the node is back or its storage whole, and nothing else
+    broke; or a pod runs that waited, whatever breaks then."""
     line, waits = fault.line, timeline.kinds.is_a("before-start", fault.line)
     if fault.died or not (waits or (fault.reason in _COMES_BACK and not later.broke_after(line))):
         return None
