@@ -13,14 +13,12 @@ from typing import NamedTuple
 
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
-from logdiag.judge.timeline import STEPS_OF_RECOVERY, Timeline, fault_habit
+from logdiag.judge.timeline import FEW_LINES_OF_CALM, STEPS_OF_RECOVERY, Timeline, fault_habit
 from logdiag.model import Category, Decision, Line, LinePlace, Reason, Role
 from logdiag.patterns import pattern_of
 
-# So many ordinary log lines after an error that was only logged show that its process went on ...
+# So many ordinary log lines after an error that was only logged show that its process went on.
 _LINES_OF_CALM = 8
-# ... and so many are enough after a fault that a process usually survives.
-_FEW_LINES_OF_CALM = 2
 # Seconds; a fault of a machine shows in its processes sooner, time-outs included.
 _LONG = 3600.0
 # What a process keeps working through, if it comes back: no GPU, whose memory is lost by then.
@@ -137,19 +135,20 @@ def ordinary_work_follows(fault: Fault, timeline: Timeline, later: _Later) -> bo
     only_printed = line.level is not None or fault.caught or timeline.kinds.is_a("bare-exception", line)
     if fault.died or not only_printed or later.broke_after(line):
         return None
-    return timeline.calm_after(line) >= (_FEW_LINES_OF_CALM if fault.finding.goes_on else _LINES_OF_CALM) or None
+    return timeline.calm_after(line) >= (FEW_LINES_OF_CALM if fault.finding.goes_on else _LINES_OF_CALM) or None
 
 
 def machine_has_it_back(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
-    """A machine or a daemon reports that the link, the path or the node is back, or its storage is whole again, and
-    nothing else broke."""
-    line = fault.line
-    if fault.died or fault.reason not in _COMES_BACK or later.broke_after(line):
+    """A machine or a daemon reports that the link, the path or the node is back or its storage whole, and nothing else
+    broke; or a pod runs that waited, whatever breaks then."""
+    line, waits = fault.line, timeline.kinds.is_a("before-start", fault.line)
+    if fault.died or not (waits or (fault.reason in _COMES_BACK and not later.broke_after(line))):
         return None
     later_reports = (report for report in timeline.back.get(line.stream, ()) if report.position > line.position)
     # Whatever broke, after the machine's next start its links are up.
     back = [report for report in later_reports if _uptime(line, 0.0) <= _uptime(report, math.inf)]
-    whole = fault.reason is Reason.OS_ERROR and any(timeline.kinds.is_a("whole-again", report) for report in back)
+    of_storage = fault.reason is Reason.OS_ERROR or fault.finding.role is Role.SYMPTOM
+    whole = (waits or of_storage) and any(timeline.kinds.is_a("whole-again", report) for report in back)
     return whole or any(not _names(line).isdisjoint(_names(report)) for report in back) or None
 
 

@@ -22,7 +22,7 @@ from logdiag.scan.survey import Survey
 # So many steps after a fault show that its process went on; fewer may be the end of a progress bar.
 STEPS_OF_RECOVERY = 3
 # So many ordinary lines after a fault show that the job still worked.
-_FEW_LINES_OF_CALM = 2
+FEW_LINES_OF_CALM = 2
 # So many of the next lines with the words of earlier ones show that the work goes on.
 _AS_BEFORE, _LOOKED_AT = 8, 100
 # So many ordinary lines between two of the same words show that the job worked after the first of these.
@@ -123,7 +123,7 @@ class Timeline(NamedTuple):
 
     def worked_after(self, line: Line) -> bool:
         """Whether the job made a step or reported ordinary work after a line."""
-        return bool(self.steps_after(line)) or self.calm_after(line) >= _FEW_LINES_OF_CALM
+        return bool(self.steps_after(line)) or self.calm_after(line) >= FEW_LINES_OF_CALM
 
     def prints_on_as_before(self, line: Line) -> bool:
         """Whether many of the lines after a line have the words of lines before it, with other numbers."""
@@ -157,6 +157,7 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed
     steps, ends = _steps(survey), _positions(end.line for end in finished)
     printed = _grouped((line.stream, line) for line in survey.lines if line.text.strip())
     ended = _grouped((end.line.stream, end.line.rank) for end in finished)
+    failing = {finding.line.place for finding in survey.findings if finding.role.is_failure}
     return Timeline(
         kinds=kinds,
         failed=failed,
@@ -164,7 +165,7 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed
         finished=bool(finished),
         printed=printed,
         steps=steps,
-        calm=_positions(line for line in survey.lines if line.level in _ORDINARY),
+        calm=_positions(line for line in survey.lines if line.level in _ORDINARY and line.place not in failing),
         ends=ends,
         proven_ends=_positions([*proven, *_last_planned_steps(survey)]),
         ranks_at_end={stream: frozenset(ranks) for stream, ranks in ended.items()},

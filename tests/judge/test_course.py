@@ -473,3 +473,38 @@ def test_steps_a_minute_after_a_death_show_that_it_was_survived(book: RuleBook, 
     clocks = [f"2026-11-20 10:{at * seconds // 60:02d}:{at * seconds % 60:02d}" for at in range(8)]
     told = [f"{clock} {step}" for clock, step in zip(clocks, steps(1, 8), strict=True)]
     assert diagnosed(book, *told[:2], *traceback_of("KeyError: 'bucket'"), *told[2:]).failed == failed
+
+
+def test_a_pod_that_started_is_over_what_kept_it_from_starting(book: RuleBook) -> None:
+    """It waited for a secret and runs; without its start the secret is what is missing."""
+    event = "  {:8} {:12} {:5} kubelet  {}"
+    missing = event.format(
+        "Warning", "FailedMount", "5m", 'MountVolume.SetUp failed for volume "t" : secret "t" not found'
+    )
+    started = event.format("Normal", "Started", "4m", "Started container serve")
+    assert diagnosed(book, missing, started).failed is not True
+    assert diagnosed(book, missing).reason.value == "FileNotFoundError"
+    again = event.format("Warning", "OOMKilling", "1m", "Memory cgroup out of memory: Killed process 4711 (python)")
+    assert diagnosed(book, missing, started, again).reason.value == "OutOfMemoryError"
+
+
+def test_an_array_that_is_whole_again_frees_the_tasks_that_waited_for_it(book: RuleBook) -> None:
+    """A task was stuck while a disk of the array was replaced; without the last word the disk broke."""
+    kernel = "Nov  4 06:{:02d}:19 store-1 kernel: {}"
+    broke = kernel.format(8, "blk_update_request: I/O error, dev sde, sector 4411 op 0x1:(WRITE)")
+    stuck = kernel.format(12, "INFO: task reader:3144 blocked for more than 120 seconds.")
+    whole = kernel.format(38, "md: md0: recovery done.")
+    assert diagnosed(book, broke, stuck, whole).reason.value == "none"
+    assert diagnosed(book, broke, stuck).reason.value == "OSError"
+
+
+def test_a_launchers_calm_lines_about_the_end_are_no_work(book: RuleBook) -> None:
+    """It kills what is left of a job that hung, one line a process."""
+    hung = (
+        "[rank2]:[E ProcessGroupNCCL.cpp:523] [Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)"
+    )
+    kills = [
+        f"[2026-02-02 10:11:{i:02d},066] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 49{i}"
+        for i in range(10, 20)
+    ]
+    assert diagnosed(book, hung, *kills).reason.value == "NCCLTimeoutError"
