@@ -136,8 +136,8 @@ def most_suspicious_line(facts: Facts) -> Fault | None:
 
 
 def stands_alone_before_the_root(facts: Facts) -> Fault | None:
-    """A line before the root is far more suspicious than it, and than any other line: the root is a consequence. Over
-    1,850 labelled failures that taught the ranking nothing 17 more root lines are right, 2 fewer."""
+    """A line before the root is far more suspicious than it, and than any other line: the root is a consequence. Of
+    1,850 labelled failures that taught the ranking nothing 12 more root lines are right, none fewer."""
     root, ranking = facts.root, facts.suspects()
     if root is None or not ranking.lines:
         return None
@@ -146,6 +146,9 @@ def stands_alone_before_the_root(facts: Facts) -> Fault | None:
     survived = places_of((*facts.standing.recovered, *facts.standing.afterwards))
     ahead = root.line.position - first.line.position if first.line.stream == root.line.stream else 0
     if first.score < bar or ahead <= 0 or first.line.place in survived or _belongs_to(root, first.line):
+        return None
+    by_rule = facts.book.confirm_all(first.line)
+    if by_rule is not None and by_rule.role is Role.HARMLESS:
         return None
     if (known := _known_fault(first.line, facts)) is not None:
         return None if known.caught or known.reason in root.explains else known
