@@ -121,7 +121,7 @@ class Keys:
     def json_time(self) -> re.Pattern[str]:
         """`"time": "2026-11-04 10:00:00"`"""
         day, clock = r"(?P<date>\d{4}-\d\d-\d\d)", r"(?P<clock>\d\d:\d\d:\d\d)"
-        return re.compile(rf'"[@_]?(?:{self.one_of("times")})": ?"(?P<whole>{day}[T ]{clock})')
+        return re.compile(rf'"[@_]?(?:{self.one_of("times")})": ?"{day}[T ]{clock}')
 
     @cached_property
     def pair_level(self) -> re.Pattern[str]:
