@@ -44,13 +44,13 @@ def asked(site: Path, folder: Path, temporary: Path) -> str:
 
 def forged(content: bytes) -> bytes:
     """A whole cache file in which every rule and reason advises another action, its check sum right."""
-    name, (plain, databases) = marshal.loads(content[4:])
+    name, plain = marshal.loads(content[4:])
     advice: dict[str, Any] = {"action": FORGED_ACTION, "action_before_progress": None}
     plain["rules"] = [tuple(Rule._make(item)._replace(**advice)) for item in plain["rules"]]
     plain["reasons"] = {
         reason: tuple(ReasonEntry._make(item)._replace(**advice)) for reason, item in plain["reasons"].items()
     }
-    body = marshal.dumps((name, (plain, databases)))
+    body = marshal.dumps((name, plain))
     return zlib.crc32(body).to_bytes(4, "big") + body
 
 

@@ -250,6 +250,10 @@ class Sealed(NamedTuple):
     between: bytes = b"\n"
     opened: Callable[[bytes], bytes] = bytes
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """For another process, which must know itself what opens a record: the records in one piece."""
+        return _received, (self.places, self.between.join(self.records), self.between)
+
     def holds(self, index: int) -> bool:
         """Whether a line is sealed."""
         return bool(self.places) and self.places[index] >= 0
@@ -257,6 +261,10 @@ class Sealed(NamedTuple):
     def line(self, index: int) -> bytes:
         """A sealed line, whole."""
         return self.opened(self.records[self.places[index]])
+
+
+def _received(places: Sequence[int], records: bytes, between: bytes) -> Sealed:
+    return Sealed(places, records.split(between), between)
 
 
 class Block(NamedTuple):

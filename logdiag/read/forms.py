@@ -121,7 +121,7 @@ class Keys:
     def json_time(self) -> re.Pattern[str]:
         """`"time": "2026-11-04 10:00:00"`"""
         day, clock = r"(?P<date>\d{4}-\d\d-\d\d)", r"(?P<clock>\d\d:\d\d:\d\d)"
-        return re.compile(rf'"[@_]?(?:{self.one_of("times")})": ?"(?P<whole>{day}[T ]{clock})')
+        return re.compile(rf'"[@_]?(?:{self.one_of("times")})": ?"{day}[T ]{clock}')
 
     @cached_property
     def pair_level(self) -> re.Pattern[str]:
@@ -202,16 +202,16 @@ def own_forms(folders: Iterable[StrPath]) -> Forms | None:
 
 
 def load_forms(folders: Iterable[StrPath] = (), *, proof: bool = False) -> Forms:
-    """The shipped forms and those in `forms/` of these folders, taken from the wheel or the cache if they are there.
+    """The shipped forms and those in `forms/` of these folders, taken from the cache if they are there.
 
     With `proof` they keep their samples. Raises RuleError with all problems of all files.
     """
-    from logdiag.rules.folders import RuleFiles, compiled_part, shipped_folder
+    from logdiag.rules.folders import RuleFiles, shipped_folder
 
     own_folders = [path for folder in folders if os.path.isdir(path := os.path.join(os.fspath(folder), "forms"))]
     files = [RuleFiles([folder]) for folder in (os.path.join(shipped_folder(), "forms"), *own_folders)]
     origin = b"".join(forms_of_folder.fingerprint() for forms_of_folder in files)
-    stored = None if proof else (compiled_part(_NAME, origin) if not own_folders else None) or kept.read(_NAME, origin)
+    stored = None if proof else kept.read(_NAME, origin)
     if stored is not None:
         forms, levels, keys = stored
         return Forms([Form(*form) for form in forms], levels, Keys(**keys))
@@ -222,18 +222,7 @@ def load_forms(folders: Iterable[StrPath] = (), *, proof: bool = False) -> Forms
     return loaded
 
 
-def compile_forms(folder: StrPath) -> None:
-    """Writes the shipped forms compiled into a folder, which a wheel holds as `data/compiled`."""
-    from logdiag.rules.folders import RuleFiles, keep_compiled, shipped_folder
-
-    fingerprint = RuleFiles([os.path.join(shipped_folder(), "forms")]).fingerprint()
-    keep_compiled(folder, _NAME, fingerprint, *_without_samples(load_forms(proof=True)))
-
-
 def _without_samples(forms: Forms) -> tuple[Any, ...]:
-    """Forms, levels and keys as plain values for the cache and a wheel, without their samples."""
-    rows = [
-        (form.id, form.title, form.pattern, form.begins, form.rank_of, form.relays, form.shipped)
-        for form in forms.forms
-    ]
+    """Forms, levels and keys as plain values for the cache, without their samples."""
+    rows = [tuple(form._replace(samples=(), file="")) for form in forms.forms]
     return rows, dict(forms.levels), {**vars(forms.keys), "samples": ()}

@@ -17,7 +17,7 @@ from itertools import islice
 
 from logdiag.model import CommonPrefix, Line, number_in, with_nines
 from logdiag.patterns import pattern_of
-from logdiag.read.forms import Form, Forms, Match, folded, shipped_forms
+from logdiag.read.forms import Form, Forms, Keys, Match, folded, shipped_forms
 
 _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
@@ -34,7 +34,7 @@ _ESCAPED_HEADER = r"Traceback (most recent call last):\n"
 _ESCAPED_EXCEPTION = pattern_of(r"\\n((?:[A-Za-z_]\w*\.)*[A-Z]\w*: )")
 # ts=2026-11-01T10:00:00Z level=error caller=loader.go:33 msg="shard lost" worker=3 err="the file is gone"
 _PAIR = pattern_of(r'(?<![^\s])([A-Za-z_@][\w.@-]{0,40})=("(?:[^"\\]|\\.)*"?|[^\s"]*)')
-_PAIRED_TIME = pattern_of(r"(?P<whole>(?P<date>\d{4}-\d\d-\d\d)[T ](?P<clock>\d\d:\d\d:\d\d))")
+_PAIRED_TIME = pattern_of(r"(?P<date>\d{4}-\d\d-\d\d)[T ](?P<clock>\d\d:\d\d:\d\d)")
 _MOST_PAIRS = 40
 _LONGEST_RANK = 6  # digits
 # cannot save; cause: OSError: [Errno 28] No space left on device (as records in JSON are read)
@@ -58,9 +58,9 @@ _DAYS = frozenset({"date", "us_date", "month", "month_day"})
 _PARTS_OF_TIME = ("date", "us_date", "month", "month_day", "clock", "year", "day", "fraction")
 # The order of the parameters of `_seconds_to_day`.
 _PARTS_OF_DAY = ("date", "us_date", "month_day", "year", "month", "day")
-# For so many lines, of at most this length, the positions of what their heads say are remembered.
+# For so many lines, of at most this length, the spans of what they say are remembered.
 _MOST_REMEMBERED, _LONGEST_REMEMBERED = 16_384, 500
-_remembered_spans: dict[tuple[bytes, tuple[str | None, ...] | None], _HeadSpans] = {}
+_remembered_spans: dict[tuple[bytes, Keys, tuple[str | None, ...] | None], _Spans] = {}
 _MOST_PREFIXES = 10
 
 
@@ -77,52 +77,33 @@ def parse_line(
     """Reads the prefixes of a line into a `Line`; colours must be removed already. `prefix` is what stands before every
     line of the stream, None for nothing. Without `forms` those of the prefix are used, or else the shipped ones."""
     forms = forms or (prefix and prefix.forms) or shipped_forms()
-    head = _read_head(text, prefix, forms)
-    message_start = head.starts[-1]
-    if text.startswith("{", message_start):
-        _take_record(head, text, message_start, forms)
-    pairs = _pairs_of(text, head.starts) if "=" in text and forms.keys.pair_level.search(text) else {}
-    if pairs:
-        _take_pairs(head, pairs, forms)
-    elif "; " in text:
-        fields = [match.end() for match in islice(_FIELD.finditer(text, message_start), _MOST_FIELDS)]
-        head.starts[-1:] = [*fields, message_start]
-    return Line(
-        source=source,
-        number=number,
-        text=text,
-        rank=head.rank,
-        node=head.node,
-        time=head.time,
-        clock=head.clock,
-        level=head.level,
-        speaker="/".join(head.speakers),
-        starts=(*head.starts, *_starts_in_record(text, message_start, head.level)),
-        stream=stream,
-        position=position,
-    )
-
-
-@dataclass(slots=True)
-class _Head:
-    """What the prefixes of one line say; None for what they do not say."""
-
-    starts: list[int]
-    rank: int | None
-    node: str | None
-    level: str | None
-    clock: str | None
-    time: float | None
-    speakers: list[str]
+    if not forms.all_shipped or len(text) > _LONGEST_REMEMBERED:
+        return _spans_of(text, prefix, forms).read(text, source, number, stream, position)
+    label = prefix.label.pattern if prefix and prefix.label else None
+    key = with_nines(text), forms.keys, (prefix.pattern.pattern, prefix.relays, label) if prefix else None
+    if remembered := _remembered_spans.get(key):
+        line = remembered.read(text, source, number, stream, position)
+        if (line.time is not None) == remembered.is_time:
+            return line
+    spans = _spans_of(text, prefix, forms)
+    if not spans.varies:
+        if len(_remembered_spans) >= _MOST_REMEMBERED:
+            _remembered_spans.clear()
+        _remembered_spans[key] = spans
+    return spans.read(text, source, number, stream, position)
 
 
 _Span = tuple[int, int]
 
 
 @dataclass(slots=True)
-class _HeadSpans:
-    """Where in a line (from, to) its prefixes say what. `time_parts` are the spans of a time's fields, and `is_time` is
-    true if together they are a valid time. If it `varies`, other digits in the same spans may mean something else."""
+class _Spans:
+    """Where in a line (from, to) it says what of itself; None for what it does not say. `time_parts` are the spans of a
+    time's fields, and `is_time` is true if together they are a valid time.
+
+    Lines that differ in digits only say it in the same spans, as no shipped form and no key asks for a certain digit;
+    so the spans of the first of them are remembered for the others. If it `varies`, other digits in the same spans may
+    mean something else."""
 
     starts: list[int] = field(default_factory=lambda: [0])
     rank: _Span | None = None
@@ -155,10 +136,15 @@ class _HeadSpans:
         if groups.get("speaker"):
             self._take_speaker(groups["speaker"], match.span("speaker"))
         if groups.get("clock") and not self.is_time:
-            self.time_parts = {name: match.span(name) for name in _PARTS_OF_TIME if groups.get(name)}
-            self.clock = min(self.time_parts.values())[0], match.end("clock")
-            self.is_time = _seconds(groups) is not None
-            self.varies |= not self.is_time and not _DAYS.isdisjoint(self.time_parts)
+            self.take_time(match)
+
+    def take_time(self, match: Match) -> None:
+        """Adds the time whose fields a match has as its groups."""
+        groups = match.groupdict()
+        self.time_parts = {name: match.span(name) for name in _PARTS_OF_TIME if groups.get(name)}
+        self.clock = min(self.time_parts.values())[0], match.end("clock")
+        self.is_time = _seconds(groups) is not None
+        self.varies |= not self.is_time and not _DAYS.isdisjoint(self.time_parts)
 
     def _take_speaker(self, speaker: str, span: _Span) -> None:
         """Adds the name of a speaker, and the rank in it where no rank is known yet."""
@@ -173,88 +159,86 @@ class _HeadSpans:
             if not int(match["job"]):
                 self.rank = span[0] + match.start("pod"), span[0] + match.end("pod")
 
-    def read(self, text: str) -> _Head:
-        """The values that stand in these spans of a line."""
-        rank = number_in(text[slice(*self.rank)]) if self.rank else None
-        node = text[slice(*self.node)] if self.node else None
-        clock = text[slice(*self.clock)] if self.clock else None
+    def read(self, text: str, source: str, number: int, stream: int, position: int) -> Line:
+        """The line with the values that stand in these spans."""
         parts = {name: text[start:end] for name, (start, end) in self.time_parts.items()}
-        time = _seconds(parts) if self.is_time else None
-        return _Head(
-            [*self.starts], rank, node, self.level, clock, time, [text[start:end] for start, end in self.speakers]
+        return Line(
+            source=source,
+            number=number,
+            text=text,
+            rank=number_in(text[slice(*self.rank)]) if self.rank else None,
+            node=text[slice(*self.node)] if self.node else None,
+            time=_seconds(parts) if self.is_time else None,
+            clock=text[slice(*self.clock)] if self.clock else None,
+            level=self.level,
+            speaker="/".join(text[start:end] for start, end in self.speakers),
+            starts=tuple(self.starts),
+            stream=stream,
+            position=position,
         )
 
 
-def _read_head(text: str, prefix: CommonPrefix | None, forms: Forms) -> _Head:
-    """What the prefixes of a line say. Lines that differ in digits only have it in the same spans, as no shipped form
-    asks for a certain digit: the spans of the first of them are remembered for the others."""
-    if not forms.all_shipped or len(text) > _LONGEST_REMEMBERED:
-        return _head_spans(text, prefix, forms).read(text)
-    label = prefix.label.pattern if prefix and prefix.label else None
-    key = with_nines(text), (prefix.pattern.pattern, prefix.relays, label) if prefix else None
-    remembered = _remembered_spans.get(key)
-    if remembered is not None:
-        head = remembered.read(text)
-        if (head.time is not None) == remembered.is_time:
-            return head
-    spans = _head_spans(text, prefix, forms)
-    if not spans.varies:
-        if len(_remembered_spans) >= _MOST_REMEMBERED:
-            _remembered_spans.clear()
-        _remembered_spans[key] = spans
-    return spans.read(text)
-
-
-def _head_spans(text: str, prefix: CommonPrefix | None, forms: Forms) -> _HeadSpans:
-    spans = _HeadSpans()
+def _spans_of(text: str, prefix: CommonPrefix | None, forms: Forms) -> _Spans:
+    spans = _Spans()
     recorded = prefix.pattern.match(text) if prefix else None
     for form, match in heads_of(text, forms, recorded, prefix.label if prefix else None):
         of_recorder = recorded is not None and match.end() <= recorded.end()
         spans.take(text, form, match, prefix.relays if prefix and of_recorder else None, forms.levels)
+    start = spans.starts[-1]
+    if text.startswith("{", start):
+        _take_record(spans, text, start, forms)
+    pairs = _pairs_of(text, spans.starts) if "=" in text and forms.keys.pair_level.search(text) else {}
+    if pairs:
+        _take_pairs(spans, text, pairs, forms)
+    elif "; " in text:
+        fields = [match.end() for match in islice(_FIELD.finditer(text, start), _MOST_FIELDS)]
+        spans.starts[-1:] = [*fields, start]
+    spans.starts += _starts_in_record(text, start, spans.level)
     return spans
 
 
-def _take_record(head: _Head, text: str, start: int, forms: Forms) -> None:
+def _take_record(spans: _Spans, text: str, start: int, forms: Forms) -> None:
     """Adds what a record in JSON says that begins at `start`."""
     keys = forms.keys
-    if head.level is None and (level := keys.json_level.search(text, start)):
-        head.level = forms.levels.get(level[1].upper())
-    if head.time is None and (time := keys.json_time.search(text, start)):
-        head.time, head.clock = _seconds(time.groupdict()), time["whole"]
-    if head.rank is None and (rank := keys.json_rank.search(text, start)):
-        head.rank = int(rank[1])
+    if spans.level is None and (level := keys.json_level.search(text, start)):
+        spans.level = forms.levels.get(level[1].upper())
+    if not spans.is_time and (time := keys.json_time.search(text, start)):
+        spans.take_time(time)
+    if spans.rank is None and (rank := keys.json_rank.search(text, start)):
+        spans.rank = rank.span(1)
 
 
-def _take_pairs(head: _Head, pairs: dict[str, re.Match[str]], forms: Forms) -> None:
-    """Adds what `key=value` pairs say, by their folded keys."""
-    keys = forms.keys.in_pairs
-    head.level = head.level or forms.levels.get(_value(pairs, keys["levels"]).upper())
-    head.node = head.node or _value(pairs, keys["nodes"]) or None
-    rank = _value(pairs, keys["ranks"])
-    if head.rank is None and rank.isdecimal() and len(rank) <= _LONGEST_RANK:
-        head.rank = int(rank)
-    if head.time is None and (time := _PAIRED_TIME.match(_value(pairs, keys["times"]))):
-        head.time, head.clock = _seconds(time.groupdict()), time["whole"]
-    message_keys = [key for key in keys["pair_texts"] if key in pairs]
+def _take_pairs(spans: _Spans, text: str, pairs: dict[str, _Span], forms: Forms) -> None:
+    """Adds what `key=value` pairs say: the spans of their values by their folded keys."""
+
+    def first(field: str) -> _Span:
+        return next((pairs[key] for key in forms.keys.in_pairs[field] if key in pairs), (0, 0))
+
+    level, node, rank, time = map(first, ("levels", "nodes", "ranks", "times"))
+    spans.level = spans.level or forms.levels.get(text[slice(*level)].upper())
+    if spans.node is None and node[0] < node[1]:
+        spans.node = node
+    if spans.rank is None and text[slice(*rank)].isdecimal() and rank[1] - rank[0] <= _LONGEST_RANK:
+        spans.rank = rank
+    if not spans.is_time and (moment := _PAIRED_TIME.match(text, *time)):
+        spans.take_time(moment)
+    message_keys = [key for key in forms.keys.in_pairs["pair_texts"] if key in pairs]
     # note="no pulse on this side"   (where no known key has the message)
-    with_words = (key for key, pair in pairs.items() if pair[2].startswith('"') and _BLANK.search(pair[2]))
-    for key in message_keys or islice(with_words, 1):
-        head.starts.append(pairs[key].start(2) + pairs[key][2].startswith('"'))
+    with_words = (
+        key for key, (start, end) in pairs.items() if text[start - 1] == '"' and _BLANK.search(text, start, end)
+    )
+    spans.starts += [pairs[key][0] for key in message_keys or islice(with_words, 1)]
 
 
-def _pairs_of(text: str, starts: list[int]) -> dict[str, re.Match[str]]:
-    """The `key=value` pairs of a line by their folded keys, of equal keys the first; empty unless a pair stands at one
-    of these offsets, where the line or its message begins."""
-    pairs: dict[str, re.Match[str]] = {}
+def _pairs_of(text: str, starts: list[int]) -> dict[str, _Span]:
+    """The values of the `key=value` pairs of a line, without quotes, by their folded keys, of equal keys the first;
+    empty unless a pair stands at one of these offsets, where the line or its message begins."""
+    pairs: dict[str, _Span] = {}
     if any(_PAIR.match(text, start) for start in starts):
         for match in islice(_PAIR.finditer(text), _MOST_PAIRS):
-            pairs.setdefault(folded(match[1]), match)
+            start = match.start(2) + match[2].startswith('"')
+            pairs.setdefault(folded(match[1]), (start, start + len(match[2].strip('"'))))
     return pairs
-
-
-def _value(pairs: dict[str, re.Match[str]], keys: tuple[str, ...]) -> str:
-    """The value of the first of these keys that the line has; empty where it has none."""
-    return next((pairs[key][2].strip('"') for key in keys if key in pairs), "")
 
 
 def _starts_in_record(text: str, start: int, level: str | None) -> Iterator[int]:

@@ -14,9 +14,10 @@ from logdiag.errors import RuleError
 from logdiag.model import HEX, Action, Finding, Line, Reason, Role, Support, fill, fill_title
 from logdiag.patterns import pattern_of
 from logdiag.read.forms import Forms
-from logdiag.rules.matcher import MARSHAL, Hit, Matcher
+from logdiag.rules.matcher import Hit, Matcher
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
 from logdiag.rules.searching import Match, Searcher
+from logdiag.settings.cache import MARSHAL
 
 if TYPE_CHECKING:
     from logdiag.rules.digitless import Fireable

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import marshal
 import os
 import stat
 from collections.abc import Iterable, Iterator
 from functools import cache
 from hashlib import sha256
-from mmap import ACCESS_READ, mmap
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from logdiag.errors import RuleError
 from logdiag.rules import limits
-from logdiag.rules.matcher import MARSHAL
 from logdiag.settings.places import StrPath
 
 
@@ -78,23 +75,6 @@ def shipped_folder() -> str:
     package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     installed = os.path.join(package, "data", "rules")
     return installed if os.path.isdir(installed) else os.path.join(os.path.dirname(package), "rules")
-
-
-def compiled_part(name: str, fingerprint: bytes) -> list[Any] | None:
-    """The compiled values in a wheel for files with this fingerprint; None in a checkout, or if a file was edited."""
-    try:
-        path = os.path.join(os.path.dirname(shipped_folder()), "compiled", name)
-        with open(path, "rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
-            made_of, *value = marshal.loads(content)
-    except (OSError, ValueError, EOFError, TypeError):
-        return None
-    return value if made_of == fingerprint else None
-
-
-def keep_compiled(folder: StrPath, name: str, fingerprint: bytes, *value: Any) -> None:
-    """Writes into a folder what `compiled_part` reads from a wheel."""
-    with open(os.path.join(folder, name), "wb") as out:
-        out.write(marshal.dumps((fingerprint, *value), MARSHAL))
 
 
 def _content(path: str) -> bytes:

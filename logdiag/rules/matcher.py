@@ -20,8 +20,6 @@ from logdiag.patterns import pattern_of
 
 _FORM = "logdiag-rules/10"
 _MOST_TOGETHER = 4096
-MARSHAL = 4
-"""The version of marshal that every Python from 3.10 on reads, since a wheel may be built by another Python."""
 
 # Syntax that Hyperscan cannot express: look-arounds, back references, atomic and possessive groups, conditionals.
 _BEYOND = pattern_of(r"\(\?(?:=|!|<=|<!|>|\()|\\[1-9]|[*+?}]\+")

@@ -13,7 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import IO, BinaryIO, cast
@@ -62,11 +62,9 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """The result of a task: its blocks, whose lines are numbered from 1, and how many lines and bytes they are of. A
-    block's data or sealed records are left out if they stand in the file at its offset: beside it then is their length
-    in bytes, else 0."""
+    """The result of a task: its blocks, whose lines are numbered from 1, and how many lines and bytes they are of."""
 
-    blocks: Sequence[tuple[Looked, int]]
+    blocks: Sequence[Looked]
     bytes: int
     lines: int = 0
 
@@ -139,7 +137,7 @@ class Crew:
         self._tasks = _tasks_of(streams)
         self._next = next(self._tasks, None)
         self._sent: deque[tuple[_Task, _Worker]] = deque()
-        self._reader = _Reader(set(), lambda looked, _raw: (looked, 0))
+        self._reader = _Reader(set(), lambda looked: looked)
 
     def __enter__(self) -> Crew:
         return self
@@ -167,7 +165,7 @@ class Crew:
                 return taken
             size += done.bytes
             stream.bytes_read = size
-            for looked, _ in done.blocks:
+            for looked in done.blocks:
                 block = looked.block
                 if not taken:
                     prefix = block.prefix
@@ -209,7 +207,7 @@ class Crew:
         done: _Done | None = None
         if self._sent:
             try:
-                done = _with_data(task, self._sent.popleft()[1].take())
+                done = self._sent.popleft()[1].take()
             except _GONE:
                 self._lose(stream)
         else:
@@ -267,9 +265,9 @@ def serve() -> None:
 
 class _Reader:
     """Does tasks. What it learnt of the latest large file is used for the other parts of it. Lines of the shapes
-    `settled` may be sealed. `finish` is called with each block and the open file."""
+    `settled` may be sealed. `finish` is called with each block."""
 
-    def __init__(self, settled: set[bytes], finish: Callable[[Looked, BinaryIO], tuple[Looked, int]]) -> None:
+    def __init__(self, settled: set[bytes], finish: Callable[[Looked], Looked]) -> None:
         self.settled, self._finish = settled, finish
         self._path = ""
         self._written: Written | None = None
@@ -292,61 +290,32 @@ class _Reader:
             return None
         offset, pieces = pieces_between(raw, task.start, task.end, self._written.envelope)
         through = looked_through(self._written.blocks(0, ((piece, True) for piece in pieces), offset))
-        blocks = [self._finish(looked, raw) for looked in through]
-        if self._written.envelope is None and all(looked.block.line_numbers is None for looked, _ in blocks):
-            lines = sum(len(looked.shapes) for looked, _ in blocks)  # counted already
+        blocks = list(map(self._finish, through))
+        if self._written.envelope is None and all(looked.block.line_numbers is None for looked in blocks):
+            lines = sum(len(looked.shapes) for looked in blocks)  # counted already
         else:
             lines = sum(piece.count(b"\n") for piece in pieces)
         return _Done(blocks, sum(map(len, pieces)), lines)
 
     def _whole(self, task: _Task, raw: BinaryIO) -> _Done | None:
         blocks = []
-        with open(task.path, "rb", buffering=0) as source:
-            stream = Stream(0, task.path, partial(nullcontext, source))
-            for looked in looked_through(stream.blocks(self.settled)):
-                blocks.append(self._finish(looked, raw))
-                if stream.bytes_read > _MOST_UNPACKED:
-                    return None
+        stream = Stream(0, task.path, partial(nullcontext, raw))
+        for looked in looked_through(stream.blocks(self.settled)):
+            blocks.append(self._finish(looked))
+            if stream.bytes_read > _MOST_UNPACKED:
+                return None
         return _Done(blocks, stream.bytes_read) if stream.complete and not stream.notes else None
 
 
-def _scanned(looked: Looked, raw: BinaryIO, shapes: Shapes) -> tuple[Looked, int]:
-    """A block to be sent to another process, with its hits and kind, and the length in bytes of what was left out of it
-    because that process can read it from the file (0 for nothing)."""
+def _scanned(looked: Looked, shapes: Shapes) -> Looked:
+    """A block to be sent to another process, with its hits and kind."""
     block = looked.block
     shapes.settle(looked)
     hits = looked.found(BlockLines(block), shapes.book.matcher, shapes.settled)
     kind = None if block.offset else kind_of_block(block, shapes.book)
     # If a user's own pattern took too long, the process that writes the note must find the kind itself.
     kind = None if shapes.book.notes else kind
-    sealed = block.sealed
-    left_out = sealed.between.join(sealed.records) if sealed.places else block.data
-    raw.seek(block.offset)
-    stands = raw.read(len(left_out)) == left_out
-    if stands:
-        block = block._replace(sealed=sealed._replace(records=())) if sealed.places else block._replace(data=b"")
-    sendable = block._replace(sealed=block.sealed._replace(opened=bytes))
-    return looked._replace(block=sendable, hits=hits, kind=kind), len(left_out) if stands else 0
-
-
-def _with_data(task: _Task, done: _Done | None) -> _Done | None:
-    """A result with the bytes that were left out; None where the file does not hold them any more."""
-    if done is None:
-        return None
-    blocks: list[tuple[Looked, int]] = []
-    with open(task.path, "rb", buffering=0) as raw:
-        for looked, size in done.blocks:
-            block = looked.block
-            raw.seek(block.offset)
-            data = raw.read(size)
-            if len(data) != size:
-                return None
-            if size and block.sealed.places:
-                block = block._replace(sealed=block.sealed._replace(records=data.split(block.sealed.between)))
-            elif size:
-                block = block._replace(data=data)
-            blocks.append((looked._replace(block=block), 0))
-    return replace(done, blocks=blocks)
+    return looked._replace(hits=hits, kind=kind)
 
 
 def _tasks_of(streams: Iterable[Stream]) -> Iterator[_Task]:

@@ -1,5 +1,6 @@
 """The cache of what takes long to compute: compiled rules, parsed incidents, their vectors. Without a usable cache
-everything works, only slower. A file is trusted only if it and its folder are the user's own (see `places`)."""
+everything works, only slower. A file is trusted only if it and its folder are the user's own (see `places`), or if it
+is part of the program: a wheel holds the shipped rules and log forms as they are kept here."""
 
 from __future__ import annotations
 
@@ -13,16 +14,21 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator
+from itertools import chain
 from mmap import ACCESS_READ, mmap
 from typing import Any
 
 from logdiag._version import __version__
 from logdiag.settings.places import cache_folders, make_private, why_foreign, why_foreign_path
 
-_FORM = "logdiag-cache/2"
+_FORM = "logdiag-cache/3"
 _KEEP = 8
 _MOST_BYTES = 256 << 20
 _CHECK_SUM = 4
+MARSHAL = 4
+"""The version of marshal that every Python from 3.10 on reads, since a wheel may be built by another Python."""
+# What a wheel brings along; missing in a checkout.
+_SHIPPED = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "data", "compiled")
 UNFINISHED = "logdiag-unfinished-"
 """The prefix of the name of a file that is still being written."""
 
@@ -33,9 +39,9 @@ _STALE_SECONDS = 3600
 def read(name: str, origin: bytes) -> Any | None:
     """Returns the value that `write` kept under this name for the same `origin`; None where there is none."""
     file_name = _file_name(name, origin)
-    for folder in usable_folders(make=False):
+    for folder in chain((_SHIPPED,), usable_folders(make=False)):
         try:
-            content = _own_content(os.path.join(folder, file_name))
+            content = _content(os.path.join(folder, file_name), ships=folder is _SHIPPED)
             check_sum, body = content[:_CHECK_SUM], memoryview(content)[_CHECK_SUM:]
             if body and _check_sum_of(body) == check_sum:
                 made_as, value = marshal.loads(body)
@@ -51,7 +57,7 @@ def read(name: str, origin: bytes) -> Any | None:
 def write(name: str, origin: bytes, value: Any) -> None:
     """Keeps a value that marshal can write. Keeps nothing where it is too large or the folder cannot be written."""
     file_name = _file_name(name, origin)
-    body = marshal.dumps((file_name, value))
+    body = marshal.dumps((file_name, value), MARSHAL)
     if len(body) > _MOST_BYTES - _CHECK_SUM:
         return
     for folder in usable_folders():
@@ -76,7 +82,7 @@ def usable_folders(*, make: bool = True) -> Iterator[str]:
 
 
 def _file_name(name: str, origin: bytes) -> str:
-    made_by = f"{_FORM} {__version__} {sys.implementation.cache_tag} {sys.byteorder}\0"
+    made_by = f"{_FORM} {__version__} {sys.byteorder}\0"
     return f"{name}-{hashlib.sha256(made_by.encode() + origin).hexdigest()[:32]}"
 
 
@@ -85,12 +91,12 @@ def _check_sum_of(body: bytes | memoryview) -> bytes:
     return zlib.crc32(body).to_bytes(_CHECK_SUM, "big")
 
 
-def _own_content(path: str) -> bytes | mmap:
-    """What a regular file that is the user's own holds, judged by what was opened; nothing of another. It is mapped:
-    what is made of it is a copy anyway."""
+def _content(path: str, *, ships: bool) -> bytes | mmap:
+    """What a regular file holds that ships or is the user's own, judged by what was opened; nothing of another. It is
+    mapped: what is made of it is a copy anyway."""
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
         status = os.fstat(file.fileno())
-        if why_foreign(status) or not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
+        if (not ships and why_foreign(status)) or not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
             return b""
         return mmap(file.fileno(), 0, access=ACCESS_READ) if status.st_size else b""
 

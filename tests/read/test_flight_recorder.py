@@ -122,6 +122,8 @@ def test_a_pickle_that_would_run_code_is_refused_and_named(protocol: int, tmp_pa
         b"\x80\x02}(K\x01]u.",
         b"\x80\x02u.", b"\x80\x02.", b"\x80\x02", b"\x80\x02h\x07.",
         b"\x80\x02}" + b"}s" * 50,
+        b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x7f.",  # an array that would take all memory
+        b"\x80\x02\x82\x01.",  # a class by its number
     ],
 )  # fmt: skip
 def test_hostile_pickles_end_in_one_sentence(data: bytes, tmp_path: Path, book: RuleBook) -> None:

@@ -352,12 +352,14 @@ def with_other_digits(line: str, source: random.Random) -> str:
 
 
 def test_lines_that_differ_in_digits_only_are_read_as_if_each_were_the_first() -> None:
-    """Of every sample of a form, with its digits changed at random, each time against reading it afresh."""
+    """Of every sample of a form and of keys, with its digits changed at random, each time against reading it afresh."""
     forms, source, compared = shipped_forms(), random.Random(23), 0
-    samples = [sample.line for form in load_forms(proof=True).forms for sample in form.samples]
+    proof = load_forms(proof=True)
+    samples = [sample.line for form in proof.forms for sample in form.samples]
+    samples += [sample.line for sample in proof.keys.samples]
     for line in [*samples, *(line for line, _ in RANKS.values())]:
         for text in (line, *(with_other_digits(line, source) for _ in range(20))):
-            assert prefixes._read_head(text, None, forms) == prefixes._head_spans(text, None, forms).read(text), text
+            assert parse_line(text) == prefixes._spans_of(text, None, forms).read(text, "", 0, 0, 0), text
             compared += 1
     assert compared > 2000
 
@@ -368,7 +370,11 @@ def test_no_shipped_form_asks_for_a_certain_digit() -> None:
         assert not asks_for_a_digit(form.pattern), form.id
         assert set(form.begins).isdisjoint(string.digits) or set(form.begins).issuperset(string.digits), form.id
     assert not any(re.search("[0-9]", level) for level in shipped_forms().levels)
-    assert not asks_for_a_digit(prefixes._RUN_INTO.pattern)
+    keys = shipped_forms().keys
+    of_keys = (keys.json_level, keys.json_rank, keys.json_time, keys.pair_level, prefixes._PAIR, prefixes._FIELD)
+    for pattern in (prefixes._RUN_INTO, *of_keys):
+        assert not asks_for_a_digit(pattern.pattern), pattern.pattern
+    assert not any(re.search("[0-9]", key) for names in keys.in_pairs.values() for key in names)
     assert asks_for_a_digit("took [4-9] s")
     assert asks_for_a_digit(r"(\w)\1")
     assert not asks_for_a_digit(r"\d{1,5} [0-9a-f]{2,}")
