@@ -253,7 +253,7 @@ def _by_their_hosts(row: Row, indices: Sequence[int]) -> list[tuple[list[str], i
     parts, apart = [], set()
     for index, end in pairwise([*indices, len(row.words)] if len(indices) > 1 else []):
         behind = range(index + 1, end - 1)
-        on = next((k for k in behind if row.lower[k] in BEFORE_HOSTS and may_be_a_host(row.words[k + 1])), None)
+        on = next((k for k in behind if row.lower[k] in {*BEFORE_HOSTS, "in"} and may_be_a_host(row.words[k + 1])), None)
         if on is None or index == 0:
             return []
         apart.add(on - index)
@@ -429,6 +429,10 @@ def _headers(first: Row, rows: Sequence[Row], columns: Sequence[Words]) -> Itera
         yield outside
     if all(map(str.isalpha, inside)):
         yield inside
+    # rank  machine   bus address   process   (blanks within a column's name are narrow)
+    names = [word for word, signs in zip(header.lower, header.signs, strict=True) if signs != " "]
+    if not header.clocked:
+        yield names
 
 
 def _agreeing(row: Row, other: Row, indices: Sequence[int]) -> int:
