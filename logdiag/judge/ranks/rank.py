@@ -20,6 +20,7 @@ from logdiag.judge.ranks.processes import (
     speaker_beside,
     the_only,
 )
+from logdiag.judge.ranks.vocabulary import PROCESSES
 from logdiag.judge.timeline import Timeline
 from logdiag.model import TROUBLE, Collectives, Decision, Finding, Line, Reason, Role, number_in
 from logdiag.patterns import pattern_of
@@ -81,8 +82,11 @@ def waited_for(facts: _Facts) -> int | None:
     """The root's process waited for others in vain, and by its words and those of all lines for this one."""
     if facts.root.reason not in _WAITED:
         return None
-    told = facts.kinds.told("missed", facts.root.line)
-    missed = _numbers_in(" ".join(missed.facts["missed"] for missed in told))
+    missed: set[int] = set()
+    for told in facts.kinds.told("missed", facts.root.line):
+        noun = told.facts.get("noun", "rank").lower()
+        if noun in PROCESSES or noun.removesuffix("s") in PROCESSES:
+            missed |= _numbers_in(told.facts["missed"])
     return next(iter(missed)) if len(missed) == 1 else _likeliest_rank(facts)
 
 
