@@ -318,15 +318,6 @@ def test_the_beginning_of_a_word_names_a_process() -> None:
     assert _rank(*lanes, *calls, "oak-3 dev0-read: cannot open the plug-in") == 2
 
 
-def test_words_that_stand_on_lines_of_others_too_are_no_names() -> None:
-    """Levels of lines that are next to each other by chance look like names of who speaks."""
-    first = [f"{level} W{at:02d} up" for at, level in enumerate(("DBG", "WARN", "INFO", "NOTE"))]
-    more = [
-        f"{level} W{at % 4:02d} turn {at}" for at, level in enumerate(("INFO", "DBG", "DBG", "WARN", "NOTE", "INFO"))
-    ]
-    assert _listed(*first, *more).names.keys() == {"w00", "w01", "w02", "w03"}
-
-
 @pytest.mark.parametrize(
     "rows",
     [
