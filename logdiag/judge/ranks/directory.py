@@ -18,7 +18,7 @@ from typing import NamedTuple
 from logdiag.judge.ranks.listings import ITEMS, RANGE, Listing, listings_in, may_be_a_host
 from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, PROCESSES
 from logdiag.judge.ranks.weights import Features, score
-from logdiag.judge.ranks.words import TIGHT, Row, counted, joined, singular
+from logdiag.judge.ranks.words import TIGHT, Row, counted, joined, members, singular
 
 _HEAD, _STATED, _OPENING = 8, 14, 24
 _LEAST, _SURE, _LEAST_BY_NOUN, _MOST = -1.5, 0.0, -0.5, 7
@@ -261,8 +261,11 @@ _COUNTED_HOSTS, _EACH, _TOTAL, _ONE_EACH = 2.0, 0.0, -1.0, -1.4
 
 def _in_a_row(rows: Sequence[Row]) -> Iterator[tuple[float, Mapping[int, str], bool]]:
     """The host of each rank where a line names the hosts and how many run on them: `rk0812=4 rk0813=4`, `4 hosts of 8`,
-    `24 on tow-0 tow-1 tow-2`. The surer of them first."""
+    `24 on tow-0 tow-1 tow-2`, `tow01..tow08 carry 4 each`. The surer of them first."""
     for row in rows:
+        for hosts in map(members, row.words):
+            if hosts and all(map(may_be_a_host, hosts)):
+                yield from _dealt_out(hosts, _numbers_in([row]))
         for indices in _rows_of_hosts(row):
             counts = [word for index in indices for word in row.words[index + 1 : index + 2]]
             apart = {after - before for before, after in pairwise(indices)}
