@@ -102,6 +102,7 @@ def test_a_number_in_brackets_is_no_column_of_bare_ones() -> None:
 @pytest.mark.parametrize(
     "ends",
     [
+        ["ward: ends 0:rc70 1:rc70 2:rc70 3:rc9 4:rc70 5:rc70"],
         [f"ward:   loom {loom}  {'code 9' if loom == 3 else 'stopped'}" for loom in range(6)],
         [f"loom {loom} | leaving with {9 if loom == 3 else 70}" for loom in (5, 3, 0, 1, 4, 2)],
     ],

@@ -1,5 +1,5 @@
-"""Finds the rank that failed first in software that no rule knows: by the root's line and those beside it, and by one
-that ended differently.
+"""Finds the rank that failed first in software that no rule knows: by the root's line and those beside it, by one
+that a later table shows in another state than most, and by one that ended differently.
 
 Each of these is a witness: a rank and the features of that guess. Their chances, by weights that were learnt
 (`weights.json`), are compared with each other and with naming no rank; witnesses of one rank add up.
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from logdiag.judge.ranks.listings import Words
+from logdiag.judge.ranks.listings import Listing, Words
 from logdiag.judge.ranks.readings import Book, Reading, best_reading_by_rank, readings_of
 from logdiag.judge.ranks.weights import score
 from logdiag.judge.ranks.words import Row, counted, plain
@@ -60,6 +60,7 @@ def witnesses(book: Book, root: Root) -> list[Witness]:
     ]
     others = [
         *_beside(book, root),
+        *_differing_in_tables(book, root),
         *_ended_otherwise(book, root),
     ]
     # Other lines count less where the root's own line names a rank.
@@ -111,6 +112,13 @@ def _surest_of_record(rows: Sequence[Row], row: Row, book: Book) -> int:
     return max(range(head, row.at), key=odds) if head >= 0 else -1
 
 
+def _differing_in_tables(book: Book, root: Root) -> Iterator[Witness]:
+    """The rank whose word in a column of a table below the root differs, where most others agree."""
+    for listing in book.directory.listings:
+        if listing.first > root.row.at and listing.size > 2:
+            yield from _differing_in(listing, root)
+
+
 def _ended_otherwise(book: Book, root: Root) -> Iterator[Witness]:
     """The one rank that ended in another way than most, by the last lines of one form: `wa:ended-by-ctl wb:7
     wc:ended-by-ctl`, `44 sv-east-5 signal 7` among lines with `stop 17`."""
@@ -156,3 +164,18 @@ def _ranks_named_in(row: Row, book: Book) -> Iterator[tuple[int, int]]:
             last = index, rank
     if last[1] >= 0:
         yield last
+
+
+def _differing_in(listing: Listing, root: Root) -> Iterator[Witness]:
+    for index, column in enumerate(listing.columns):
+        words = dict(zip(listing.numbers, column, strict=True))
+        often = Counter(words.values())
+        alone = [rank for rank, word in words.items() if often[word] == 1]
+        if (
+            index != listing.number_column
+            and len(alone) == 1
+            and often.most_common(1)[0][1] >= _SHARE_ALIKE * len(words)
+        ):
+            size = min(6.0, math.log2(listing.size)) / 6
+            features = {"odd, all others alike": len(often) == 2, "odd, whole": listing.whole, "odd, of many": size}
+            yield _witness(alone[0], "odd", 0.0, root, features)
