@@ -301,11 +301,12 @@ def _dealt_out(names: Sequence[str], stated: Sequence[int]) -> Iterator[tuple[fl
     """The host of each rank where each host has as many, in order: by a number of ranks on each or of all in
     `stated`."""
     count = len(names)
-    some = (n for n in stated if 1 < n <= _MOST_ON_A_HOST and (n != count or stated.count(n) > 1))
-    each = next(some, 0)
+    some = [n for n in stated if 1 < n <= _MOST_ON_A_HOST and (n != count or stated.count(n) > 1)]
     total = next((n for n in stated if n % count == 0 and 1 < n // count <= _MOST_ON_A_HOST), 0)
+    each = next((n for n in some if n * count == total), next(iter(some), 0))
     if each and ((count in stated and not total) or total == each * count):
-        yield _EACH, {rank: names[rank // each] for rank in range(count * each)}, True
+        sure = _COUNTED_HOSTS if total else _EACH
+        yield sure, {rank: names[rank // each] for rank in range(count * each)}, True
     if total:
         yield _TOTAL, {rank: names[rank * count // total] for rank in range(total)}, True
     elif count in stated:
