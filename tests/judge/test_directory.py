@@ -120,6 +120,12 @@ def test_one_line_may_list_all() -> None:
         ["boats:", "  elm-7: {first: 0, last: 1}", "  oak-3: {first: 2, last: 3}"],
         ["crew: host=elm-7 boats=0,1 pids=4311,5127 host=oak-3 boats=2,3 pids=6202,7419"],
         ['crew: [{"host": "elm-7", "boats": [0, 1]}, {"host": "oak-3", "boats": [2, 3]}]'],
+        ["quay: boats 0 to 1 lie in elm-7 and, by the mole, boats 2 to 3 in oak-3"],
+        ["elm-7:", "  boats: [0, 1]", "oak-3:", "  boats: [2, 3]"],
+        [
+            "boat  machine  bus address   pid",
+            *(f"{at}  {'elm-7' if at < 2 else 'oak-3'}  0000:{at}b:00  {pid}" for at, pid in enumerate(_PIDS)),
+        ],
     ],
 )
 def test_a_range_of_ranks_names_their_host(rows: list[str]) -> None:
@@ -318,15 +324,6 @@ def test_the_beginning_of_a_word_names_a_process() -> None:
     assert _rank(*lanes, *calls, "oak-3 dev0-read: cannot open the plug-in") == 2
 
 
-def test_words_that_stand_on_lines_of_others_too_are_no_names() -> None:
-    """Levels of lines that are next to each other by chance look like names of who speaks."""
-    first = [f"{level} W{at:02d} up" for at, level in enumerate(("DBG", "WARN", "INFO", "NOTE"))]
-    more = [
-        f"{level} W{at % 4:02d} turn {at}" for at, level in enumerate(("INFO", "DBG", "DBG", "WARN", "NOTE", "INFO"))
-    ]
-    assert _listed(*first, *more).names.keys() == {"w00", "w01", "w02", "w03"}
-
-
 @pytest.mark.parametrize(
     "rows",
     [
@@ -414,3 +411,15 @@ def test_devices_and_ranks_are_no_hosts(beside: str) -> None:
     """Though their names look like those of hosts."""
     rows = [f"boat {at} has {beside.format(at=at)} for its chart, pid {pid}" for at, pid in enumerate(_PIDS)]
     assert _listed(*rows, *(f"{beside.format(at=at)}: read" for at in (0, 1, 2, 3) * 2)).hosts == {}
+
+
+def test_a_range_of_hosts_may_carry_as_many_ranks_each() -> None:
+    """How many all are is told too."""
+    listed = _listed("10:00:00 the line opens with 8 boats; quays elm01..elm04 carry 2 boats each, in order")
+    assert [listed.hosts[rank] for rank in (0, 1, 2, 7)] == ["elm01", "elm01", "elm02", "elm04"]
+
+
+def test_a_clock_of_two_numbers_names_nobody() -> None:
+    """A date and a time of day, joined by a dash."""
+    rows = [f"260304-01120{at}.200~n~sea~boat{at % 4}~ knot {at}" for at in range(8)]
+    assert not any(name.startswith("260304") for name in _listed(*rows).names)

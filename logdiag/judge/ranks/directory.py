@@ -18,7 +18,7 @@ from typing import NamedTuple
 from logdiag.judge.ranks.listings import ITEMS, RANGE, Listing, listings_in, may_be_a_host
 from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, PROCESSES
 from logdiag.judge.ranks.weights import Features, score
-from logdiag.judge.ranks.words import TIGHT, Row, counted, joined, singular
+from logdiag.judge.ranks.words import TIGHT, Row, counted, joined, members, singular
 
 _HEAD, _STATED, _OPENING = 8, 14, 24
 _LEAST, _SURE, _LEAST_BY_NOUN, _MOST = -1.5, 0.0, -0.5, 7
@@ -28,8 +28,6 @@ _OFTEN = 2
 # is early or late.
 _LOG_OF_MOST, _EARLY, _LATE = 6, 30, 200
 _MOST_ON_A_HOST = 64
-# A column holds names only if more than twice as many pairs of a word and a number agree with it as disagree.
-_DISPUTED = 2
 
 
 class Named(NamedTuple):
@@ -70,6 +68,12 @@ class Directory:
         address = self.names.get(joined(row, index)) if self._has_addresses else None
         return address or self.names.get(row.lower[index])
 
+    def named_or_numbered(self, row: Row, index: int) -> Named | None:
+        """The process that a word of a line names, or its number after a noun, such as `rank 4`; None for none."""
+        stem, number = counted(row.words[index])
+        noun = singular(stem or (row.lower[index - 1] if index else ""))
+        return self.named(row, index) or (self.numbered.get((noun, number)) if number >= 0 else None)
+
     @cached_property
     def _has_addresses(self) -> bool:
         """Whether any name may be of two joined words."""
@@ -102,7 +106,7 @@ def directory_of(rows: Sequence[Row], opening: Sequence[Row]) -> Directory:
     numbered: dict[tuple[str, int], Named] = {}
     on_hosts: dict[tuple[str, str], Named] = {}
     for sure, listing in used:
-        for key, named in _names_in(listing, sure, heard, rows):
+        for key, named in _names_in(listing, sure, heard):
             if isinstance(key, str):
                 names.setdefault(key, named)
             else:
@@ -196,13 +200,8 @@ def _agreeing(scored: Sequence[tuple[float, Listing]]) -> list[tuple[float, List
     return used
 
 
-def _names_in(
-    listing: Listing, sure: float, heard: Mapping[str, int], rows: Sequence[Row]
-) -> Iterator[tuple[str | tuple[str, int], Named]]:
-    disputed = _disputed(listing, rows)
+def _names_in(listing: Listing, sure: float, heard: Mapping[str, int]) -> Iterator[tuple[str | tuple[str, int], Named]]:
     for column, column_names in listing.names.items():
-        if column in disputed:
-            continue
         share = _share_heard(column_names, heard) or 0.0
         is_host = listing.hosts is not None and listing.hosts.column == column
         if is_host and not listing.whole:
@@ -219,31 +218,6 @@ def _names_in(
     if listing.noun and sure >= _LEAST_BY_NOUN:
         for rank in set(listing.numbers):
             yield (listing.noun, rank), Named(rank, sure, 1.0, is_host=False)
-
-
-def _disputed(listing: Listing, rows: Sequence[Row]) -> frozenset[int]:
-    """The columns that hold no names, for their words stand beside numbers of other processes too. Such are levels and
-    topics in lines that are next to each other by chance: `DBG W00`, `WARN W01`."""
-    columns = {column: names for column, names in listing.names.items() if column != listing.number_column}
-    pairs: dict[int, set[tuple[int, int]]] = defaultdict(set)
-    for row in rows if columns and listing.noun else ():
-        for index, number in _counted_in(row, listing.noun):
-            for column, column_names in columns.items():
-                beside = index + column - listing.number_column
-                if 0 <= beside < len(row.words) and row.lower[beside] in column_names:
-                    pairs[column].add((column_names[row.lower[beside]], number))
-    agree = {column: sum(listed == number for listed, number in found) for column, found in pairs.items()}
-    return frozenset(k for k, found in pairs.items() if agree[k] <= _DISPUTED * (len(found) - agree[k]))
-
-
-def _counted_in(row: Row, noun: str) -> Iterator[tuple[int, int]]:
-    """The numbers that stand after a noun in a line's head, each with the index of its word."""
-    before = ""
-    for index, word in enumerate(row.lower[:_HEAD]):
-        stem, number = counted(word)
-        if number >= 0 and singular(stem or before) == noun:
-            yield index, number
-        before = word
 
 
 def _names_on_hosts(listing: Listing, sure: float, hosts: Mapping[int, str]) -> Iterator[tuple[tuple[str, str], Named]]:
@@ -271,7 +245,7 @@ def _hosts_of(used: Sequence[tuple[float, Listing]], rows: Sequence[Row]) -> tup
     for sure, listing in used:
         if listing.hosts is not None:
             return sure, listing.hosts.of, False
-    found = list(_in_a_row(rows[:_OPENING], _most_on_hosts(rows)))
+    found = list(_in_a_row(rows[:_OPENING]))
     return max(found, key=lambda dealt: dealt[0], default=(_LEAST, {}, False))
 
 
@@ -282,23 +256,16 @@ def in_full(host: str, rows: Sequence[Row]) -> str:
     return host + (found[1] if found else "")
 
 
-def _most_on_hosts(rows: Sequence[Row]) -> Mapping[str, int]:
-    """By name, the greatest number that stands after it, as in qs-r2n07#3."""
-    most: dict[str, int] = {}
-    for row in rows:
-        for name, number in pairwise(row.lower[:_HEAD]):
-            if number.isdecimal() and len(number) < _SHORT_NUMBER and not name.isdecimal():
-                most[name] = max(most.get(name, 0), int(number))
-    return most
-
-
 _COUNTED_HOSTS, _EACH, _TOTAL, _ONE_EACH = 2.0, 0.0, -1.0, -1.4
 
 
-def _in_a_row(rows: Sequence[Row], most: Mapping[str, int]) -> Iterator[tuple[float, Mapping[int, str], bool]]:
-    """The host of each rank where a line, or a column of several, names the hosts and how many run on them:
-    `rk0812=4 rk0813=4`, `4 hosts of 8`, `24 on tow-0 tow-1 tow-2`. The surer of them first."""
+def _in_a_row(rows: Sequence[Row]) -> Iterator[tuple[float, Mapping[int, str], bool]]:
+    """The host of each rank where a line names the hosts and how many run on them: `rk0812=4 rk0813=4`, `4 hosts of 8`,
+    `24 on tow-0 tow-1 tow-2`, `tow01..tow08 carry 4 each`. The surer of them first."""
     for row in rows:
+        for hosts in map(members, row.words):
+            if hosts and all(map(may_be_a_host, hosts)):
+                yield from _dealt_out(hosts, _numbers_in([row]))
         for indices in _rows_of_hosts(row):
             counts = [word for index in indices for word in row.words[index + 1 : index + 2]]
             apart = {after - before for before, after in pairwise(indices)}
@@ -308,9 +275,7 @@ def _in_a_row(rows: Sequence[Row], most: Mapping[str, int]) -> Iterator[tuple[fl
                 each = [name for name, count in zip(names, counts, strict=True) for _ in range(int(count))]
                 yield _COUNTED_HOSTS, dict(enumerate(each)), True
             else:
-                yield from _dealt_out(names, _numbers_in([row]), most)
-    for names, above in _columns_of_hosts(rows):
-        yield from _dealt_out(names, _numbers_in(above), most)
+                yield from _dealt_out(names, _numbers_in([row]))
 
 
 def _rows_of_hosts(row: Row) -> Iterator[list[int]]:
@@ -328,41 +293,21 @@ def _rows_of_hosts(row: Row) -> Iterator[list[int]]:
             yield row_of
 
 
-def _columns_of_hosts(rows: Sequence[Row]) -> Iterator[tuple[list[str], Sequence[Row]]]:
-    """Hosts below each other in lines that are otherwise the same, and all lines up to the last of these."""
-    groups: dict[tuple[tuple[str, ...], int], list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[row.shape, len(row.words)].append(row)
-    for (_, width), group in groups.items():
-        for column in range(width if len(group) > 1 else 0):
-            names = [row.words[column] for row in group]
-            alone = len({(*row.lower[:column], *row.lower[column + 1 :]) for row in group}) == 1
-            if (
-                alone
-                and len(set(names)) == len(names)
-                and all(map(may_be_a_host, names))
-                and counted(names[0])[0] not in DEVICES
-            ):
-                yield names, [row for row in rows if row.at <= group[-1].at]
-
-
 def _numbers_in(rows: Sequence[Row]) -> list[int]:
     return [int(word) for row in rows for word in row.words if word.isdecimal() and len(word) < _LONG_NUMBER]
 
 
-def _dealt_out(
-    names: Sequence[str], stated: Sequence[int], most: Mapping[str, int]
-) -> Iterator[tuple[float, Mapping[int, str], bool]]:
-    """The host of each rank where each host has as many, in order: by a number of ranks on each or of all in `stated`.
-    Each has more ranks than the greatest number seen behind its name (`most`)."""
+def _dealt_out(names: Sequence[str], stated: Sequence[int]) -> Iterator[tuple[float, Mapping[int, str], bool]]:
+    """The host of each rank where each host has as many, in order: by a number of ranks on each or of all in
+    `stated`."""
     count = len(names)
-    least = max(most.get(name.lower(), 0) for name in names)
-    some = (n for n in stated if max(least, 1) < n <= _MOST_ON_A_HOST and (n != count or stated.count(n) > 1))
-    each = next(some, 0)
-    total = next((n for n in stated if n % count == 0 and max(least, 1) < n // count <= _MOST_ON_A_HOST), 0)
+    some = [n for n in stated if 1 < n <= _MOST_ON_A_HOST and (n != count or stated.count(n) > 1)]
+    total = next((n for n in stated if n % count == 0 and 1 < n // count <= _MOST_ON_A_HOST), 0)
+    each = next((n for n in some if n * count == total), next(iter(some), 0))
     if each and ((count in stated and not total) or total == each * count):
-        yield _EACH, {rank: names[rank // each] for rank in range(count * each)}, True
+        sure = _COUNTED_HOSTS if total else _EACH
+        yield sure, {rank: names[rank // each] for rank in range(count * each)}, True
     if total:
         yield _TOTAL, {rank: names[rank * count // total] for rank in range(total)}, True
-    elif count in stated and not least:
+    elif count in stated:
         yield _ONE_EACH, dict(enumerate(names)), True

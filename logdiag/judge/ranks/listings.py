@@ -159,7 +159,7 @@ def may_be_a_host(name: str) -> bool:
 def listings_in(opening: Sequence[Row], rows: Sequence[Row]) -> list[Listing]:
     """All listings in `opening`, the first lines of a job's logs, in their order; `rows` are all lines."""
     groups: dict[Key, list[tuple[Row, Sequence[str]]]] = defaultdict(list)
-    for row in opening:
+    for row in (*opening, *_under_their_hosts(opening)):
         for key, words in _entries(row):
             groups[key].append((row, words))
     found = [
@@ -170,6 +170,14 @@ def listings_in(opening: Sequence[Row], rows: Sequence[Row]) -> list[Listing]:
         for listing in _counting(str(key[0]), part, rows)
     ]
     return found + [listing for part in _heads(opening) for listing in _counting(HEADS, part, rows)]
+
+
+def _under_their_hosts(opening: Sequence[Row]) -> Iterator[Row]:
+    """The lines that stand below a host's name alone, as one with it: `elm-1:` above `  ranks: [0, 1, 2, 3]`."""
+    for above, row in pairwise(opening):
+        if len(above.words) == 1 and above.line.text.rstrip().endswith(":") and may_be_a_host(above.words[0]):
+            words, signs, lower = above.words + row.words, above.signs + row.signs, above.lower + row.lower
+            yield Row(row.line, row.at, words, signs, lower, row.clocked)
 
 
 def _heads(opening: Sequence[Row]) -> Iterator[_Entries]:
@@ -253,7 +261,9 @@ def _by_their_hosts(row: Row, indices: Sequence[int]) -> list[tuple[list[str], i
     parts, apart = [], set()
     for index, end in pairwise([*indices, len(row.words)] if len(indices) > 1 else []):
         behind = range(index + 1, end - 1)
-        on = next((k for k in behind if row.lower[k] in BEFORE_HOSTS and may_be_a_host(row.words[k + 1])), None)
+        on = next(
+            (k for k in behind if row.lower[k] in {*BEFORE_HOSTS, "in"} and may_be_a_host(row.words[k + 1])), None
+        )
         if on is None or index == 0:
             return []
         apart.add(on - index)
@@ -429,6 +439,10 @@ def _headers(first: Row, rows: Sequence[Row], columns: Sequence[Words]) -> Itera
         yield outside
     if all(map(str.isalpha, inside)):
         yield inside
+    # rank  machine   bus address   process   (blanks within a column's name are narrow)
+    names = [word for word, signs in zip(header.lower, header.signs, strict=True) if signs != " "]
+    if not header.clocked:
+        yield names
 
 
 def _agreeing(row: Row, other: Row, indices: Sequence[int]) -> int:

@@ -29,6 +29,7 @@ _SURE = 1.5
 _LEAST_CHANCE = 0.25
 _LEAST_LEAD = 1.05
 _SILENT = "silent"
+_ON_THE = ["on", "the"]
 
 
 class Candidate(NamedTuple):
@@ -94,8 +95,9 @@ def _words_of(rows: Sequence[Row], listed: AbstractSet[str]) -> dict[str, _Seen]
     for row in rows:
         before = ""
         for index, word in enumerate(row.words[:_MOST_WORDS]):
-            # host=elm   node: oak-3   (but "the node was low on memory")
-            after_host_word = before in HOST_WORDS and (may_be_a_host(word) or bool(row.signs[index].strip()))
+            # host=elm   node: oak-3   on the machine elm   (but "the node was low on memory")
+            named = may_be_a_host(word) or bool(row.signs[index].strip()) or row.lower[index - 3 : index - 1] == _ON_THE
+            after_host_word = before in HOST_WORDS and named
             after_preposition = before in BEFORE_HOSTS
             if word in listed or may_be_a_host(word) or ((after_host_word or after_preposition) and word[0].isalpha()):
                 seen = found[word]
@@ -122,15 +124,10 @@ def _in_path(row: Row, index: int) -> bool:
 def _ranks_named(row: Row, book: Book) -> AbstractSet[int]:
     """The rank that printed a line, and those that it names."""
     found = {row.line.rank, book.speakers[row.at][0] if row.at in book.speakers else None}
-    before = ""
-    for index, word in enumerate(row.lower[:_MOST_WORDS]):
-        stem, number = counted(word)
-        named = book.directory.named(row, index)
-        if named is None and number >= 0:
-            named = book.directory.numbered.get((singular(stem or before), number))
+    for index in range(min(_MOST_WORDS, len(row.words))):
+        named = book.directory.named_or_numbered(row, index)
         if named is not None and not named.is_host:
             found.add(named.rank)
-        before = word
     return {rank for rank in found if rank is not None}
 
 
@@ -197,7 +194,6 @@ def _by_position(word: str, seen: _Seen, book: Book, root: Root, listed: Abstrac
         "listed": word in listed,
         "in root": in_root,
         "machine, in root": root.machine and in_root,
-        "another listed in root": len(listed_in_root) == 1 and word not in listed_in_root,
         "another behind @": bool(at_sign) and word not in at_sign and not root.machine,
         "machine, only listed in root": root.machine and listed_in_root == {word},
     }

@@ -20,6 +20,7 @@ from logdiag.judge.ranks.processes import (
     speaker_beside,
     the_only,
 )
+from logdiag.judge.ranks.vocabulary import PROCESSES
 from logdiag.judge.timeline import Timeline
 from logdiag.model import TROUBLE, Collectives, Decision, Finding, Line, Reason, Role, number_in
 from logdiag.patterns import pattern_of
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 # ValueError: shard 7 of the loom is torn   (other lines may repeat the text without the class)
 _CLASS = pattern_of(r"^[\w.]{1,120}(?:Error|Exception): ")
 _HEADER = "Traceback (most recent call last)"
-# As launchers print the exit code of a process that SIGTERM ended.
-_BY_SIGTERM = ("-15", "143")
 _NUMBERS = pattern_of(r"\d{1,9}")
 _WAITED = frozenset({Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR})
 # So many lines at most: of a traceback; that are read for words; first and last ones in which listings are looked for.
@@ -83,8 +82,11 @@ def waited_for(facts: _Facts) -> int | None:
     """The root's process waited for others in vain, and by its words and those of all lines for this one."""
     if facts.root.reason not in _WAITED:
         return None
-    told = facts.kinds.told("missed", facts.root.line)
-    missed = _numbers_in(" ".join(missed.facts["missed"] for missed in told))
+    missed: set[int] = set()
+    for told in facts.kinds.told("missed", facts.root.line):
+        noun = told.facts.get("noun", "rank").lower()
+        if noun in PROCESSES or noun.removesuffix("s") in PROCESSES:
+            missed |= _numbers_in(told.facts["missed"])
     return next(iter(missed)) if len(missed) == 1 else _likeliest_rank(facts)
 
 
@@ -178,20 +180,14 @@ def speaker_of_its_block(facts: _Facts) -> int | None:
 
 def reported_as_ended_first(facts: _Facts) -> int | None:
     """The rank of which a launcher first reports that its process ended, unless it was stopped."""
-    # A task that is a launcher is no rank.
+    # A task that is a launcher is no rank; on the only node a launcher's own numbers are the ranks.
     of_launchers = facts.kinds.has("launches-ranks")
     if of_launchers and not facts.one_node:
         return None
-    if not of_launchers and (first := first_to_end(ends_in(facts.kinds))) is not None:
-        rank = facts.owners.of_process(first.node or None, first.pid) if first.rank is None else first.rank
-        if rank is not None:
-            return rank
-    fact = "local_rank" if of_launchers else "ended"
-    reports = [fault.finding.facts for fault in (facts.root, *facts.faults)]
-    # A launcher ends the others by SIGTERM, and may report them in the order of their ranks.
-    reports.sort(key=lambda report: report.get("exitcode") in _BY_SIGTERM)
-    numbers = (number_in(report.get(fact, "")) for report in reports)
-    return next((number for number in numbers if number is not None), None)
+    first = first_to_end(facts.kinds.told("ended-on-node") if of_launchers else ends_in(facts.kinds))
+    if first is None:
+        return None
+    return facts.owners.of_process(first.node or None, first.pid) if first.rank is None else first.rank
 
 
 def number_of_its_device(facts: _Facts) -> int | None:

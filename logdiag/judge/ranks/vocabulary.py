@@ -2,7 +2,7 @@
 
 _PROCESSES = "rank task worker replica rep proc process member lane r w peer pe seat learner trainer train ordinal"
 _DEVICES = "dev device gpu card chip npu cuda accelerator board tile slot core tray acc"
-_STEPS = "step epoch iter iteration round batch attempt try"
+_STEPS = "step epoch it iter iteration round batch attempt try"
 _COUNTERS = (
     f"{_STEPS} line chunk part layer block pid file code exit signal rc status port v version "
     "of in after is for at to a"

@@ -1,5 +1,5 @@
-"""Finds the rank that failed first in software that no rule knows: by the root's line and those beside it, the last
-lines of the log, a rank that is missing where all others print the same, and one that ended differently.
+"""Finds the rank that failed first in software that no rule knows: by the root's line and those beside it, by one
+that a later table shows in another state than most, and by one that ended differently.
 
 Each of these is a witness: a rank and the features of that guess. Their chances, by weights that were learnt
 (`weights.json`), are compared with each other and with naming no rank; witnesses of one rank add up.
@@ -14,17 +14,14 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from logdiag.judge.ranks.listings import Listing, Words
-from logdiag.judge.ranks.readings import Book, Reading, Slot, best_reading_by_rank, readings_of
+from logdiag.judge.ranks.readings import Book, Reading, best_reading_by_rank, readings_of
 from logdiag.judge.ranks.weights import score
-from logdiag.judge.ranks.words import Row, counted, plain, singular
-from logdiag.patterns import pattern_of
+from logdiag.judge.ranks.words import Row, counted, plain
 
-_NUMBERS = pattern_of(r"\d+")
-_LAST, _LONGEST_RECORD = 10, 60
-_MOST_NAMED_LAST, _MOST_ABSENT, _FEWEST_PRESENT = 2, 2, 2
+_LONGEST_RECORD, _FEWEST_ALIKE = 60, 2
 _MOST_ODDS = 4.0
 _MOST_ENDS, _WORDS_OF_END = 100, 3
-_SHARE_ALIKE, _SHARE_FILLED, _SHARE_CLOCKED = 0.6, 0.9, 0.5
+_SHARE_ALIKE, _SHARE_CLOCKED = 0.6, 0.5
 _SILENT = "silent"
 
 
@@ -56,7 +53,6 @@ def first_to_fail(book: Book, root: Root) -> tuple[int, float] | None:
 
 def witnesses(book: Book, root: Root) -> list[Witness]:
     """All witnesses of a job, those of the root's own line first."""
-    alike = _lines_alike(book, root.row)
     by_rank = best_reading_by_rank(root_readings(book, root))
     strength = max((odds for odds, _ in by_rank.values()), default=-_MOST_ODDS)
     of_root = [
@@ -64,8 +60,6 @@ def witnesses(book: Book, root: Root) -> list[Witness]:
     ]
     others = [
         *_beside(book, root),
-        *_last(book, root),
-        *_missing(book, root, alike),
         *_differing_in_tables(book, root),
         *_ended_otherwise(book, root),
     ]
@@ -83,27 +77,9 @@ def _witness(rank: int, source: str, odds: float, root: Root, features: dict[str
     return Witness(rank, all_features | ({f"waited, {source}": 1.0} if root.waited else {}))
 
 
-def _lines_alike(book: Book, row: Row) -> list[Row]:
-    """Other lines that are the same as a line but for their numbers."""
-    form = _NUMBERS.sub("0", " ".join(row.lower))
-    return [
-        same for same in book.rows
-        if same is not row and len(same.words) == len(row.words) and _NUMBERS.sub("0", " ".join(same.lower)) == form
-    ]  # fmt: skip
-
-
 def root_readings(book: Book, root: Root) -> list[Reading]:
-    """The readings of the root's line, with the feature whether all lines like it have the same word there."""
-    readings, alike = (
-        readings_of(root.row, book, waited=root.waited, machine=root.machine),
-        _lines_alike(book, root.row),
-    )
-    for reading in readings if alike else ():
-        same = all(line_alike.words[reading.word_index] == root.row.words[reading.word_index] for line_alike in alike)
-        reading.features.update({"same in all": same, "varies": not same})
-        if root.waited:
-            reading.features.update({"waited, same in all": same, "waited, varies": not same})
-    return readings
+    """The readings of the root's line."""
+    return readings_of(root.row, book, waited=root.waited, machine=root.machine)
 
 
 def _beside(book: Book, root: Root) -> Iterator[Witness]:
@@ -117,8 +93,6 @@ def _beside(book: Book, root: Root) -> Iterator[Witness]:
     for source, index in near:
         if 0 <= index < len(rows) and rows[index].line.stream == row.line.stream:
             extra: dict[str, float] = {f"{source}, root is a part": is_part}
-            if source != "record":
-                extra[f"{source}, itself a part"] = mostly_clocked and not rows[index].clocked
             for rank, (odds, _) in best_reading_by_rank(readings_of(rows[index], book)).items():
                 yield _witness(rank, source, odds, root, dict(extra))
 
@@ -138,60 +112,6 @@ def _surest_of_record(rows: Sequence[Row], row: Row, book: Book) -> int:
     return max(range(head, row.at), key=odds) if head >= 0 else -1
 
 
-def _last(book: Book, root: Root) -> Iterator[Witness]:
-    """The ranks that the last lines name, where they name only a few by the same means."""
-    by_means: dict[tuple[str, Slot | None], dict[int, list[tuple[float, Reading]]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    for row in book.rows[max(root.row.at + 1, len(book.rows) - _LAST) :]:
-        of_row: dict[tuple[str, Slot | None, int], tuple[float, Reading]] = {}
-        for reading in readings_of(row, book):
-            key = (reading.means, reading.slot, reading.rank)
-            reading_with_odds = score("word", reading.features), reading
-            of_row[key] = max(of_row.get(key, reading_with_odds), reading_with_odds, key=_odds)
-        for (means, slot, rank), best in of_row.items():
-            by_means[means, slot][rank].append(best)
-    for (means, _), named in by_means.items():
-        for rank, readings in named.items() if len(named) <= _MOST_NAMED_LAST else ():
-            odds, reading = max(readings, key=_odds)
-            features = {
-                "the only one named last": len(named) == 1,
-                "how often named last": min(math.log2(len(readings)), 5) / 5,
-                f"last, {means}": 1,
-                "last, place": min(reading.word_index, 6) / 6,
-            }
-            yield _witness(rank, "last", odds, root, features)
-
-
-def _odds(reading_with_odds: tuple[float, Reading]) -> float:
-    return reading_with_odds[0]
-
-
-def _missing(book: Book, root: Root, alike: Sequence[Row]) -> Iterator[Witness]:
-    """The one or two ranks that lack a line which all others printed."""
-    if len(alike) < _FEWEST_PRESENT:
-        return
-    present: dict[Slot, set[int]] = defaultdict(set)
-    listed: set[int] = set()
-    for row in (root.row, *alike):
-        for _, slot, number in book.slots_of(row):
-            present[slot].add(number)
-        listed.update(named.rank for word in row.lower if (named := book.directory.names.get(word)))
-    rolls: list[tuple[float, set[int], set[int]]] = []
-    if book.directory.listing and listed:
-        rolls.append((0.0, set(book.directory.listing.numbers), listed))
-    for slot, numbers in present.items():
-        odds = score("word", {**book.slot_features(slot), "form": 1, "covers": 1})
-        rolls.append((odds, {number for _, number, _ in book.slots[slot]}, numbers))
-    for odds, everyone, with_line in rolls:
-        absent = everyone - with_line
-        filled = len(everyone) >= _SHARE_FILLED * (max(everyone) - min(everyone) + 1)
-        if len(with_line) >= _FEWEST_PRESENT and 1 <= len(absent) <= _MOST_ABSENT and len(everyone) > 2 and filled:
-            for rank in absent:
-                features = {"the only one missing": len(absent) == 1, "present": min(math.log2(len(with_line)), 5) / 5}
-                yield _witness(rank, "missing", odds, root, features)
-
-
 def _differing_in_tables(book: Book, root: Root) -> Iterator[Witness]:
     """The rank whose word in a column of a table below the root differs, where most others agree."""
     for listing in book.directory.listings:
@@ -209,7 +129,7 @@ def _ended_otherwise(book: Book, root: Root) -> Iterator[Witness]:
     for ways in forms.values():
         often = Counter(ways.values())
         alone = [rank for rank, way in ways.items() if often[way] == 1]
-        if len(ways) > _FEWEST_PRESENT and len(alone) == 1 and max(often.values()) >= _SHARE_ALIKE * len(ways):
+        if len(ways) > _FEWEST_ALIKE and len(alone) == 1 and max(often.values()) >= _SHARE_ALIKE * len(ways):
             features = {
                 "end, all others alike": len(often) == 2,
                 "end, of many": min(6.0, math.log2(len(ways))) / 6,
@@ -234,9 +154,7 @@ def _ranks_named_in(row: Row, book: Book) -> Iterator[tuple[int, int]]:
     directory, last = book.directory, (-1, -1)
     for index, word in enumerate(row.lower):
         stem, number = counted(word)
-        named = directory.named(row, index)
-        if named is None and number >= 0:
-            named = directory.numbered.get((singular(stem or row.lower[index - 1] if index else stem), number))
+        named = directory.named_or_numbered(row, index)
         rank = named.rank if named and not named.is_host else -1
         if rank < 0 and not stem and number >= 0 and directory.hosts.get(number, "").lower() in row.lower:
             rank = number
