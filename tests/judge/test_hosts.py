@@ -29,7 +29,6 @@ _CRASH = "Traceback (most recent call last):\n  File \"train.py\", line 3, in <m
         ("ray.exceptions.ActorDiedError: The actor died unexpectedly\n\tpid: 812\n\tip: 10.0.2.7", "10.0.2.7"),
         ("Normal  Scheduled  2m  default-scheduler  Successfully assigned a/b to fen3\n" + _CRASH, "fen3"),
         ("  Warning  Evicted  18m  kubelet, fen-3  The node was low on resource: memory.", "fen-3"),
-        (f"10:00:00 yard: eight boats on the machine fen\n10:00:01 yard: up\n{_CRASH}", "fen"),
         ("slurmstepd: error: *** JOB 4711 ON fen3 CANCELLED AT 2026-04-14T16:20:46 DUE TO TIME LIMIT ***", "fen3"),
     ],
 )

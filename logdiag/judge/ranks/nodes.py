@@ -29,7 +29,6 @@ _SURE = 1.5
 _LEAST_CHANCE = 0.25
 _LEAST_LEAD = 1.05
 _SILENT = "silent"
-_ON_THE = ["on", "the"]
 
 
 class Candidate(NamedTuple):
@@ -95,9 +94,8 @@ def _words_of(rows: Sequence[Row], listed: AbstractSet[str]) -> dict[str, _Seen]
     for row in rows:
         before = ""
         for index, word in enumerate(row.words[:_MOST_WORDS]):
-            # host=elm   node: oak-3   on the machine elm   (but "the node was low on memory")
-            named = may_be_a_host(word) or bool(row.signs[index].strip()) or row.lower[index - 3 : index - 1] == _ON_THE
-            after_host_word = before in HOST_WORDS and named
+            # host=elm   node: oak-3   (but "the node was low on memory")
+            after_host_word = before in HOST_WORDS and (may_be_a_host(word) or bool(row.signs[index].strip()))
             after_preposition = before in BEFORE_HOSTS
             if word in listed or may_be_a_host(word) or ((after_host_word or after_preposition) and word[0].isalpha()):
                 seen = found[word]
