@@ -1,5 +1,5 @@
-"""Finds the rank that failed first in software that no rule knows: by the root's line and those beside it, by one
-that a later table shows in another state than most, and by one that ended differently.
+"""Finds the rank that failed first in software that no rule knows: by the root's line and those beside it, a rank that
+is missing where all others print the same, one whose state in a later table differs, and one that ended differently.
 
 Each of these is a witness: a rank and the features of that guess. Their chances, by weights that were learnt
 (`weights.json`), are compared with each other and with naming no rank; witnesses of one rank add up.
@@ -14,11 +14,14 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from logdiag.judge.ranks.listings import Listing, Words
-from logdiag.judge.ranks.readings import Book, Reading, best_reading_by_rank, readings_of
+from logdiag.judge.ranks.readings import Book, Reading, Slot, best_reading_by_rank, readings_of
 from logdiag.judge.ranks.weights import score
 from logdiag.judge.ranks.words import Row, counted, plain
+from logdiag.patterns import pattern_of
 
+_NUMBERS = pattern_of(r"\d+")
 _LONGEST_RECORD, _FEWEST_ALIKE = 60, 2
+_MOST_ABSENT, _FEWEST_PRESENT, _SHARE_FILLED = 2, 2, 0.9
 _MOST_ODDS = 4.0
 _MOST_ENDS, _WORDS_OF_END = 100, 3
 _SHARE_ALIKE, _SHARE_CLOCKED = 0.6, 0.5
@@ -60,6 +63,7 @@ def witnesses(book: Book, root: Root) -> list[Witness]:
     ]
     others = [
         *_beside(book, root),
+        *_missing(book, root, _lines_alike(book, root.row)),
         *_differing_in_tables(book, root),
         *_ended_otherwise(book, root),
     ]
@@ -75,6 +79,15 @@ def _witness(rank: int, source: str, odds: float, root: Root, features: dict[str
     odds = max(-_MOST_ODDS, min(odds, _MOST_ODDS))
     all_features = {f"from {source}": 1.0, f"odds, {source}": odds, **features}
     return Witness(rank, all_features | ({f"waited, {source}": 1.0} if root.waited else {}))
+
+
+def _lines_alike(book: Book, row: Row) -> list[Row]:
+    """Other lines that are the same as a line but for their numbers."""
+    form = _NUMBERS.sub("0", " ".join(row.lower))
+    return [
+        same for same in book.rows
+        if same is not row and len(same.words) == len(row.words) and _NUMBERS.sub("0", " ".join(same.lower)) == form
+    ]  # fmt: skip
 
 
 def root_readings(book: Book, root: Root) -> list[Reading]:
@@ -110,6 +123,31 @@ def _surest_of_record(rows: Sequence[Row], row: Row, book: Book) -> int:
         )
 
     return max(range(head, row.at), key=odds) if head >= 0 else -1
+
+
+def _missing(book: Book, root: Root, alike: Sequence[Row]) -> Iterator[Witness]:
+    """The one or two ranks that lack a line which all others printed."""
+    if len(alike) < _FEWEST_PRESENT:
+        return
+    present: dict[Slot, set[int]] = defaultdict(set)
+    listed: set[int] = set()
+    for row in (root.row, *alike):
+        for _, slot, number in book.slots_of(row):
+            present[slot].add(number)
+        listed.update(named.rank for word in row.lower if (named := book.directory.names.get(word)))
+    rolls: list[tuple[float, set[int], set[int]]] = []
+    if book.directory.listing and listed:
+        rolls.append((0.0, set(book.directory.listing.numbers), listed))
+    for slot, numbers in present.items():
+        odds = score("word", {**book.slot_features(slot), "form": 1, "covers": 1})
+        rolls.append((odds, {number for _, number, _ in book.slots[slot]}, numbers))
+    for odds, everyone, with_line in rolls:
+        absent = everyone - with_line
+        filled = len(everyone) >= _SHARE_FILLED * (max(everyone) - min(everyone) + 1)
+        if len(with_line) >= _FEWEST_PRESENT and 1 <= len(absent) <= _MOST_ABSENT and len(everyone) > 2 and filled:
+            for rank in absent:
+                features = {"the only one missing": len(absent) == 1, "present": min(math.log2(len(with_line)), 5) / 5}
+                yield _witness(rank, "missing", odds, root, features)
 
 
 def _differing_in_tables(book: Book, root: Root) -> Iterator[Witness]:
