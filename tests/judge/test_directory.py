@@ -406,17 +406,26 @@ def test_two_columns_of_numbers_in_a_table_are_no_items() -> None:
     assert listed.hosts == {0: "elm-7", 1: "elm-7", 2: "oak-3", 3: "oak-3"}
 
 
-@pytest.mark.parametrize("beside", ["nvme{at}n1", "rank{at}"])
-def test_devices_and_ranks_are_no_hosts(beside: str) -> None:
-    """Though their names look like those of hosts."""
-    rows = [f"boat {at} has {beside.format(at=at)} for its chart, pid {pid}" for at, pid in enumerate(_PIDS)]
-    assert _listed(*rows, *(f"{beside.format(at=at)}: read" for at in (0, 1, 2, 3) * 2)).hosts == {}
+def test_devices_are_no_hosts() -> None:
+    """Though their names look like those of hosts, and stand behind a word that precedes hosts."""
+    rows = [f"boat {at} has its chart on nvme{at // 2}n1, pid {pid}" for at, pid in enumerate(_PIDS)]
+    assert _listed(*rows).hosts == {}
+    assert _listed(*(row.replace("nvme", "elm-") for row in rows)).hosts.keys() == {0, 1, 2, 3}
+
+
+def test_what_each_rank_of_a_range_has_is_its_name() -> None:
+    """As many process ids stand beside the ranks of each host."""
+    listed = _listed("crew: host=elm-7 boats=0,1 pids=4311,5127 host=oak-3 boats=2,3 pids=6202,7419")
+    assert {name: named.rank for name, named in listed.names.items()} == dict(
+        zip(map(str, _PIDS), range(4), strict=True)
+    )
 
 
 def test_a_range_of_hosts_may_carry_as_many_ranks_each() -> None:
     """How many all are is told too."""
     listed = _listed("10:00:00 the line opens with 8 boats; quays elm01..elm04 carry 2 boats each, in order")
     assert [listed.hosts[rank] for rank in (0, 1, 2, 7)] == ["elm01", "elm01", "elm02", "elm04"]
+    assert listed.sure > _listed("10:00:00 the line opens with 8 boats; quays elm01..elm04, in order").sure
 
 
 def test_a_clock_of_two_numbers_names_nobody() -> None:

@@ -112,8 +112,6 @@ def directory_of(rows: Sequence[Row], opening: Sequence[Row]) -> Directory:
             else:
                 numbered.setdefault(key, named)
     sure, hosts, in_order = _hosts_of(used, rows)
-    if any(name.lower() in names and counted(name)[0] in PROCESSES for name in hosts.values()):
-        sure, hosts, in_order = _LEAST, {}, False  # rank11 is a process, whatever stands beside it.
     for trust, listing in used:
         for on_host, named in _names_on_hosts(listing, trust, hosts):
             on_hosts.setdefault(on_host, named)
