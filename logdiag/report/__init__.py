@@ -1,8 +1,9 @@
-"""The answer in the forms people and programs read; one small module a form, but for JSON."""
+"""The answer in the forms people and programs read; but for JSON a small module a form, with a function `document`."""
 
 from __future__ import annotations
 
 import os
+from importlib import import_module
 
 from logdiag.errors import LogdiagError
 from logdiag.model import Diagnosis
@@ -20,21 +21,8 @@ def render(diagnosis: Diagnosis, format: str = "text") -> str:
     if format in ("json", "jsonl"):
         # In ASCII: nothing of a log can reach a terminal as a control character.
         return diagnosis.to_json(indent=2 if format == "json" else None)
-    if format == "markdown":
-        from logdiag.report.as_markdown import to_markdown
-
-        return to_markdown(diagnosis)
-    if format == "html":
-        from logdiag.report.as_html import to_html
-
-        return to_html(diagnosis)
-    if format == "sarif":
-        from logdiag.report.as_sarif import to_sarif
-
-        return to_sarif(diagnosis)
-    from logdiag.report.as_text import to_plain
-
-    return to_plain(diagnosis)
+    document: str = import_module(f"logdiag.report.as_{format}").document(diagnosis)
+    return document
 
 
 def schema_text() -> str:

@@ -25,7 +25,7 @@ _NEAR_A_MARK = 3
 _FOLDER = Path(__file__).parent
 
 
-def to_html(diagnosis: Diagnosis) -> str:
+def document(diagnosis: Diagnosis) -> str:
     """The report as one HTML page, whose size does not depend on that of the log."""
     lines = _shown_lines(diagnosis)
     kept = sum(map(len, lines.values()))
@@ -33,7 +33,6 @@ def to_html(diagnosis: Diagnosis) -> str:
     targets = dict.fromkeys(line.in_file for shown in lines.values() for line in shown if line.in_file in linked)
     ids = {target: f"l{index}" for index, target in enumerate(targets)}
     processes = processes_of(diagnosis)
-    logs = words.logs_words(diagnosis)
     table = diagnosis.collectives
     return _page(
         answer=diagnosis,
@@ -41,18 +40,13 @@ def to_html(diagnosis: Diagnosis) -> str:
         verdict=_verdict(diagnosis),
         timeline=timeline(processes, lambda mark: ids.get(mark.line.in_file, "")),
         evidence=[(name, list(items)) for name, items in groupby(diagnosis.evidence, key=lambda item: item.source)],
-        suspects=words.suspects_of(diagnosis),
-        standings=words.standing_words(diagnosis),
         in_group=sorted(table.rows, key=lambda row: (row.rank not in table.ranks, row.rank)) if table else (),
-        others=[item.reason.value for item in words.likely(diagnosis)],
-        ranked=[process for process in processes if process.rank is not None],
+        processes=processes,
         lines=lines,
         ids=ids,
         kinds={mark.line.in_file: mark.kind for mark in reversed(diagnosis.marks)},
-        counts=diagnosis.digest.counts,
         kept=kept,
         left_out=len(diagnosis.digest.lines) - kept,
-        amount=f"{words.amount(diagnosis)}; {logs}" if logs else words.amount(diagnosis),
         version=__version__,
     )
 

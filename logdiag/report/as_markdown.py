@@ -16,7 +16,7 @@ _SPECIAL = pattern_of(r"([\\`*_{}\[\]()<>#+!|~&$@-])")
 _LINK = pattern_of(r"(?i)(?:\b[a-z][a-z0-9+.-]{0,30}://|\bwww\.|\b(?:mailto|xmpp):)[^\s|`]+|[^\s|`]+@[^\s|`]+")
 
 
-def to_markdown(diagnosis: Diagnosis) -> str:
+def document(diagnosis: Diagnosis) -> str:
     """The report as one Markdown document."""
     headline, *rows = report_rows(diagnosis, verbose=True)
     blocks = [f"## {_safe(str(headline))}"]

@@ -6,6 +6,7 @@ https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -17,40 +18,31 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _SUSPICIOUS = "suspicious-line"
 
 
-def to_sarif(diagnosis: Diagnosis) -> str:
+def document(diagnosis: Diagnosis) -> str:
     """One run with one result for a root line, else one for each suspicious line; none for a healthy log."""
-    results = _results(diagnosis)
+    results = list(_results(diagnosis))
     rules = dict.fromkeys(result["ruleId"] for result in results)
     driver = {"name": "logdiag", "version": __version__, "rules": [{"id": name} for name in rules]}
     run = {"tool": {"driver": driver}, "results": results, "invocations": [{"executionSuccessful": True}]}
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
-def _results(diagnosis: Diagnosis) -> list[dict[str, Any]]:
+def _results(diagnosis: Diagnosis) -> Iterator[dict[str, Any]]:
     root = diagnosis.root_cause
     if root is None:
-        return [
-            {
-                "ruleId": _SUSPICIOUS,
-                "level": "warning",
-                "message": {"text": item.text},
-                "locations": [_location(item)],
-                "properties": {"score": item.score},
-            }
-            for item in suspects_of(diagnosis)
-        ]
+        for item in suspects_of(diagnosis):
+            yield _result("warning", _SUSPICIOUS, item.text, item) | {"properties": {"score": item.score}}
+        return
     consequences = [item for item in diagnosis.evidence if item.role == "consequence"]
     message = f"{diagnosis.reason.value}: {diagnosis.summary} What to do: {action_words(diagnosis.recovery)}."
-    return [
-        {
-            "ruleId": root.rule,
-            "level": "error",
-            "message": {"text": message},
-            "locations": [_location(root)],
-            "relatedLocations": [{"id": number, **_location(item)} for number, item in enumerate(consequences, 1)],
-            "properties": {"confidence": diagnosis.confidence, "rank": root.rank, "node": root.node},
-        }
-    ]
+    yield _result("error", root.rule, message, root) | {
+        "relatedLocations": [{"id": number, **_location(item)} for number, item in enumerate(consequences, 1)],
+        "properties": {"confidence": diagnosis.confidence, "rank": root.rank, "node": root.node},
+    }
+
+
+def _result(level: str, rule: str, text: str, shown: Place) -> dict[str, Any]:
+    return {"ruleId": rule, "level": level, "message": {"text": text}, "locations": [_location(shown)]}
 
 
 def _location(shown: Place) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Row(NamedTuple):
 _BLANK = Row()
 
 
-def to_plain(diagnosis: Diagnosis) -> str:
+def document(diagnosis: Diagnosis) -> str:
     """The report without colour, each row on one line."""
     return "\n".join(map(str, report_rows(diagnosis)))
 
@@ -47,7 +47,6 @@ def print_rows(rows: Iterable[Row], out: TextIO, *, colour: bool = True, repeat:
     """Writes rows to a terminal; log text is never read as markup. `repeat` is the answer in a sentence,
     printed again where the rest is longer than the screen. Without `wrap` each row takes one line."""
     from rich.console import Console
-    from rich.text import Text
 
     console = Console(file=out, highlight=False, soft_wrap=True, color_system="auto" if colour else None)
     printed = 0
@@ -56,8 +55,7 @@ def print_rows(rows: Iterable[Row], out: TextIO, *, colour: bool = True, repeat:
             console.print(line)
             printed += 1
     if repeat and printed + _ROWS_OF_THE_SHELL > console.height:
-        for line in Text(repeat, style="bold").wrap(console, console.width):
-            line.rstrip()
+        for line in _fitted(Row((), ((repeat, "bold"),)), console.width, wrap=True):
             console.print(line)
 
 

@@ -12,7 +12,6 @@ from logdiag.report.processes import Process
 
 # With more processes, neighbouring ranks share a row.
 _MOST_ROWS = 56
-_ROW, _TOP, _BOTTOM = 16, 22, 6
 # Marks that are nearer than this share of the drawing's width are drawn as one.
 _NEAR, _NEAR_STEPS = 0.004, 0.006
 # The time shown before the first failure: this share of the time after it, and at least so many seconds.
@@ -59,7 +58,7 @@ class _Span:
 def timeline(processes: Sequence[Process], anchor_of: _AnchorOf) -> dict[str, object]:
     """Returns the drawings, their key, and what 0 means; empty where no line has a time. `anchor_of` gives the anchor
     of a mark's line on the page, empty where the line is not shown."""
-    times = [time for process in processes for time in (process.first, process.last) if time is not None]
+    times = _times_of(processes)
     if not times or max(times) <= min(times):
         return {}
     whole = _Span(min(times), max(times))
@@ -71,7 +70,7 @@ def timeline(processes: Sequence[Process], anchor_of: _AnchorOf) -> dict[str, ob
     drawings = [_drawing(_rows(processes), near, anchor_of)]
     if near.end - near.start < _SMALL_PART * (whole.end - whole.start):
         every = _Row("whole run", "", tuple(processes))
-        drawings.insert(0, _drawing([every], whole, anchor_of) | {"window": whole.part(near.start, near.end)})
+        drawings.insert(0, _drawing([every], whole, anchor_of, whole.part(near.start, near.end)))
     kinds = {mark.kind for mark in marks}
     clock = f", {root.line.clock}" if root and root.line.clock else ""
     return {
@@ -79,6 +78,10 @@ def timeline(processes: Sequence[Process], anchor_of: _AnchorOf) -> dict[str, ob
         "zero": f"0 is the first failure{clock}" if root else "0 is the first line",
         "drawings": drawings,
     }
+
+
+def _times_of(processes: Sequence[Process]) -> list[float]:
+    return [time for process in processes for time in (process.first, process.last) if time is not None]
 
 
 def _rows(processes: Sequence[Process]) -> list[_Row]:
@@ -90,8 +93,8 @@ def _rows(processes: Sequence[Process]) -> list[_Row]:
         part = tuple(others[start : start + size])
         ranks = [process.rank for process in part if process.rank is not None]
         several = f"ranks {rank_ranges(ranks)}" if len(ranks) == len(part) else f"{part[0].name} ..."
-        nodes = {process.node for process in part if process.node}
         label = several if len(part) > 1 else part[0].name
+        nodes = {process.node for process in part if process.node}
         rows.append(_Row(label, nodes.pop() if len(nodes) == 1 else "", part))
     return rows
 
@@ -100,22 +103,11 @@ def _is_root(process: Process) -> bool:
     return any(mark.kind == "root" for mark, _ in process.marks)
 
 
-def _drawing(rows: Sequence[_Row], span: _Span, anchor_of: _AnchorOf) -> dict[str, object]:
-    tops = [_TOP + index * _ROW for index in range(len(rows))]
-    marks = [
-        mark
-        for row, top in zip(rows, tops, strict=True)
-        for kind in reversed(_NAMES)
-        for mark in _marks(kind, row, top + _ROW / 2, span, anchor_of)
-    ]
-    return {
-        "height": _TOP + len(rows) * _ROW + _BOTTOM,
-        "rows": rows,
-        "alive": [(top, _alive(row, span)) for row, top in zip(rows, tops, strict=True)],
-        "ticks": list(_ticks(span)),
-        "marks": marks,
-        "window": None,
-    }
+def _drawing(rows: Sequence[_Row], span: _Span, anchor_of: _AnchorOf, window: object = None) -> dict[str, object]:
+    """What one drawing shows: rows, each with its bar and its marks, the weightiest last, and the ticks of the axis."""
+    marks = [[mark for kind in reversed(_NAMES) for mark in _marks(kind, row, span, anchor_of)] for row in rows]
+    alive = [_alive(row, span) for row in rows]
+    return {"rows": list(zip(rows, alive, marks, strict=True)), "ticks": list(_ticks(span)), "window": window}
 
 
 def _ticks(span: _Span) -> Iterator[dict[str, str]]:
@@ -141,15 +133,11 @@ def _moment(seconds: float, step: int) -> str:
 
 def _alive(row: _Row, span: _Span) -> tuple[str, str] | None:
     """Returns from when to when the processes of a row printed anything; None where no time is known."""
-    known = [
-        (process.first, process.last)
-        for process in row.processes
-        if process.first is not None and process.last is not None
-    ]
-    return span.part(min(first for first, _ in known), max(last for _, last in known)) if known else None
+    times = _times_of(row.processes)
+    return span.part(min(times), max(times)) if times else None
 
 
-def _marks(kind: str, row: _Row, middle: float, span: _Span, anchor_of: _AnchorOf) -> Iterator[dict[str, str]]:
+def _marks(kind: str, row: _Row, span: _Span, anchor_of: _AnchorOf) -> Iterator[dict[str, str]]:
     """Yields the marks of one kind, those near each other as one, with their text."""
     here = [
         (span.share(at), mark)
@@ -164,13 +152,7 @@ def _marks(kind: str, row: _Row, middle: float, span: _Span, anchor_of: _AnchorO
             groups.append((x, []))
         groups[-1][1].append(mark)
     for x, marks in groups:
-        yield {
-            "kind": kind,
-            "x": f"{x:.2%}",
-            "y": f"{middle:g}",
-            "words": _words_of_marks(marks),
-            "place": anchor_of(marks[0]),
-        }
+        yield {"kind": kind, "x": f"{x:.2%}", "words": _words_of_marks(marks), "place": anchor_of(marks[0])}
 
 
 def _words_of_marks(marks: Sequence[Mark]) -> str:

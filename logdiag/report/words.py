@@ -72,11 +72,8 @@ def standing_words(diagnosis: Diagnosis) -> list[str]:
     words = []
     for (_, standing, sequence, call), rows in sorted(alike.items(), key=lambda item: (item[0][0], -len(item[1]))):
         last = "" if sequence is None else f", {'last ' * (standing in ('behind', 'silent'))}{sequence} {call}".rstrip()
-        stack = (
-            f", at {clean(' < '.join(rows[0].stack[:_MOST_FRAMES]))}"
-            if rows[0].stack and rows[0].rank in table.ranks
-            else ""
-        )
+        frames = rows[0].stack[:_MOST_FRAMES] if rows[0].rank in table.ranks else ()
+        stack = f", at {clean(' < '.join(frames))}" if frames else ""
         words.append(f"{rank_words(tuple(row.rank for row in rows))}: {standing}{clean(last)}{stack}")
     more = len(words) - _MOST_STANDINGS
     return words if more <= 0 else [*words[:_MOST_STANDINGS], f"and {more} more ways to stand (--format json has all)"]
@@ -179,18 +176,12 @@ def lost_words(diagnosis: Diagnosis) -> str:
         return ""
     if progress.checkpoint is None:
         return "no checkpoint was completed"
-    step = (
-        f"the checkpoint of step {progress.checkpoint.step}"
-        if progress.checkpoint.step is not None
-        else "the last checkpoint"
-    )
+    at = progress.checkpoint.step
+    step = "the last checkpoint" if at is None else f"the checkpoint of step {at}"
     lost = f"{progress.steps_lost} steps" if progress.steps_lost is not None else "the work"
     time = f", {_duration(progress.seconds_lost)}" if progress.seconds_lost else ""
-    hours = (
-        f" of {progress.ranks} ranks ({progress.gpu_hours_lost:g} GPU-hours)"
-        if progress.gpu_hours_lost and progress.ranks != 1
-        else ""
-    )
+    of_several = progress.gpu_hours_lost and progress.ranks != 1
+    hours = f" of {progress.ranks} ranks ({progress.gpu_hours_lost:g} GPU-hours)" if of_several else ""
     begun = progress.unfinished
     cut = f"; a later one was begun and not finished ({clean(begun.source)}:{begun.line})" if begun else ""
     return f"{lost} since {step}{time}{hours}{cut}"

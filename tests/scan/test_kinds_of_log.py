@@ -225,11 +225,11 @@ def test_a_job_in_a_journal_is_a_job() -> None:
 
 def test_the_report_says_what_each_log_was_taken_for(tmp_path: Path) -> None:
     """The text names the kinds where not all logs are the job's own."""
-    from logdiag.report.as_text import to_plain
+    from logdiag.report import render
 
     (tmp_path / "job.out").write_bytes(job(SYMPTOM))
     (tmp_path / "node.txt").write_bytes(syslog(ORDINARY, XID))
-    said = to_plain(diagnose(tmp_path, rules=BOOK, memory=False))
+    said = render(diagnose(tmp_path, rules=BOOK, memory=False))
     assert f"Read: job output ({tmp_path}/job.out), kernel log ({tmp_path}/node.txt)" in said
 
 
