@@ -165,7 +165,7 @@ def _recalled(
         return judgement, Recalled()
     from logdiag.pipeline.opinions import recall
 
-    return recall(seen.survey, judgement, book, memory, failed=failed, suspects=seen.suspects)
+    return recall(seen, judgement, book, memory, failed)
 
 
 def _kept_in(

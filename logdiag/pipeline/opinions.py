@@ -13,9 +13,9 @@ from logdiag.judge.confidence import supports_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.outcome import Outcome
-from logdiag.judge.suspects.ranked import Ranking
 from logdiag.judge.suspects.stand_in import RULE as SUSPECTED
 from logdiag.judge.verdict import Recalled
+from logdiag.judge.which_job import Seen
 from logdiag.memory.recall import alike, known, similar_to
 from logdiag.memory.store import Store, StoreOrPlace, opened
 from logdiag.model import TROUBLE, Action, Category, Diagnosis, Finding, Line, Reason, Recovery, Role, Support
@@ -41,35 +41,32 @@ _BEHIND = "past failures that were added lately are not searched yet; logdiag in
 
 
 def recall(
-    survey: Survey,
-    judgement: Judgement,
-    book: RuleBook,
-    memory: StoreOrPlace,
-    *,
-    failed: bool | None,
-    suspects: Callable[[], Ranking],
+    seen: Seen, judgement: Judgement, book: RuleBook, memory: StoreOrPlace, failed: bool | None
 ) -> tuple[Judgement, Recalled]:
     """Asks the memory for lines that people confirmed and, where the rules leave something open, for past failures with
     lines like the root. Returns the judgement with its findings, and what else it knows. Where the memory fails, a note
     says so and the rules decide."""
-    recalled = Recalled()
+    suspicious: dict[str, str] = {}
+
+    def judged_with(findings: Sequence[Finding]) -> Judgement:
+        return judge(_with_findings(seen.survey, findings), book, failed=failed, suspects=seen.suspects)
+
     try:
         with opened(memory, patience=_PATIENCE) as store:
-            remembered = known(survey, store, book)
+            remembered = known(seen.survey, store, book)
             if remembered:
-                judgement = judge(_with_findings(survey, remembered), book, failed=failed, suspects=suspects)
+                judgement = judged_with(remembered)
             if voted := _voted(judgement, store):
-                judgement = judge(_with_findings(survey, [*remembered, voted]), book, failed=failed, suspects=suspects)
-            if root := judgement.root:
-                if root.reason.category is Category.INFRASTRUCTURE and store.count():
-                    from logdiag.memory.nodes import node_records
+                judgement = judged_with([*remembered, voted])
+            root = judgement.root
+            if root and root.reason.category is Category.INFRASTRUCTURE and store.count():
+                from logdiag.memory.nodes import node_records
 
-                    records = (record for record in node_records(store) if record.suspicious)
-                    recalled = recalled._replace(suspicious={record.node: record.why for record in records})
-                recalled = recalled._replace(similar=similar_to(root.line, root.reason, store))
-            return judgement, recalled._replace(notes=tuple(_gaps(store)))
+                suspicious = {record.node: record.why for record in node_records(store) if record.suspicious}
+            similar = similar_to(root.line, root.reason, store) if root else ()
+            return judgement, Recalled(similar, suspicious, tuple(_gaps(store)))
     except MemoryStoreError as error:
-        return judgement, recalled._replace(notes=(f"the memory was not asked: {error}",))
+        return judgement, Recalled((), suspicious, (f"the memory was not asked: {error}",))
 
 
 def _gaps(store: Store) -> Iterator[str]:
