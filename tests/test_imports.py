@@ -108,9 +108,9 @@ IMPORTERS = {
     "sentence_transformers": {"memory/embedding.py"},
     "faiss": {"memory/nearest.py"},
     "click": {
-        "cli/batch.py", "cli/clusters.py", "cli/config.py", "cli/evaluate.py", "cli/explain.py", "cli/forms.py",
-"cli/incidents.py", "cli/main.py", "cli/nodecheck.py", "cli/options.py", "cli/output.py",
-        "cli/reference.py", "cli/rules.py", "cli/run.py",
+        "cli/batch.py", "cli/clusters.py", "cli/evaluate.py", "cli/forms.py", "cli/incidents.py",
+        "cli/main.py", "cli/nodecheck.py", "cli/options.py", "cli/output.py", "cli/reference.py", "cli/rules.py",
+        "cli/run.py",
     },
     "torch": {"recovery/saving.py", "recovery/world.py"},
     "rich": {"evaluation/page.py", "evaluation/table.py", "report/as_text.py"},

@@ -36,7 +36,7 @@ _NO_FAILURE = ("no failure", "the log does not tell")
 @click.argument("paths", nargs=-1, required=True, type=PATH, metavar="PATH...")
 @form_option(*_FORMATS, help="How to print each.")
 @shared
-def batch(paths: tuple[str, ...], by_category: bool, **options: Any) -> None:
+def batch(paths: tuple[str, ...], **options: Any) -> None:
     """Diagnose one job a PATH and print one answer a line, in text what the jobs have in common after them. A path that
     cannot be read does not stop the others."""
     style = printing(options, many=True)
@@ -56,7 +56,7 @@ def batch(paths: tuple[str, ...], by_category: bool, **options: Any) -> None:
             print_trace(answer)
         write_outputs(answer, style.outputs, append=bool(done))
         done.append(answer)
-        if by_category and worst != 2:
+        if style.by_category and worst != 2:
             worst = max(worst, status_of(answer))
     if style.text and len(paths) > 1:
         out.writelines(f"{row}\n" for row in _in_common(done, len(paths)))

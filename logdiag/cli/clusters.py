@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -12,16 +11,8 @@ from typing import Any
 import click
 
 from logdiag.cli.main import report_on
-from logdiag.cli.options import (
-    PATH,
-    arguments_of,
-    brief_report,
-    form_of_report,
-    policy_option,
-    settings_in_force,
-    shared,
-)
-from logdiag.cli.output import printing, standard, status_of
+from logdiag.cli.options import PATH, arguments_of, form_of_report, policy_option, settings_in_force, shared
+from logdiag.cli.output import printing
 from logdiag.errors import LogdiagError
 from logdiag.model import Diagnosis
 from logdiag.pipeline import diagnose
@@ -52,7 +43,6 @@ Examples:
 )
 @policy_option
 @form_of_report
-@brief_report
 @shared
 def slurm_command(
     job_id: str,
@@ -78,13 +68,11 @@ def slurm_command(
 @click.argument("target", metavar="job/NAME|jobset/NAME|pod/NAME")
 @click.option("-n", "--namespace", metavar="NAME", help="Where it is; else as the kubeconfig says.")
 @form_of_report
-@brief_report
 @shared
 def k8s_command(target: str, namespace: str | None, **options: Any) -> None:
     """Diagnose a job, a JobSet or a pod of Kubernetes: the logs of its containers, also before a restart, what became
     of them, events and its nodes' conditions, as one case."""
-    settings = settings_in_force({"config": options["config_file"], "offline": options["offline"]})
-    settings.check_online(f"the cluster cannot be asked for {target}")
+    settings_in_force(options).check_online(f"the cluster cannot be asked for {target}")
     from logdiag.read.clusters.k8s import gather
 
     with TemporaryDirectory(prefix="logdiag-") as folder:
@@ -97,9 +85,7 @@ def _report(
     further: Callable[[Diagnosis], Mapping[str, str]] | None = None,
 ) -> None:
     """Gathers a job's logs and facts, and prints its diagnosis with them. `further` makes facts of the diagnosis."""
-    style = printing(options)
-    arguments = arguments_of(options)
-    standard()
+    style, arguments = printing(options), arguments_of(options)
     gathered = gather()
     shared_facts = {name: gathered.job[name] for name in _SHARED_KEYS if name in gathered.job}
     arguments["job"] = {**shared_facts, **arguments["job"]}
@@ -112,6 +98,4 @@ def _report(
         answer = with_facts(diagnose(*gathered.sources, **arguments, exit_code=gathered.exit_code))
         return replace(answer, job={**answer.job, **(further(answer) if further else {})})
 
-    answer = report_on(run_diagnosis, arguments, style)
-    if options["by_category"]:
-        sys.exit(status_of(answer))
+    report_on(run_diagnosis, arguments, style)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from logdiag.cli.options import PATH, model_in_force, model_limits, own_rules, text_or_json
+from logdiag.cli.options import COUNT, PATH, model_in_force, model_limits, own_rules, text_or_json
 from logdiag.cli.output import check_writable, write_file
 from logdiag.evaluation.baselines import available
 from logdiag.evaluation.cases import CaseSet, load_cases
@@ -25,9 +25,7 @@ from logdiag.settings import WHEN, load_settings
 @text_or_json
 @click.option("--json", "json_file", metavar="FILE", help="Write the whole evaluation to FILE too.")
 @click.option("--html", "html_file", metavar="FILE", help="Write a page with the tables and every miss to FILE too.")
-@click.option(
-    "--compare", "old_file", metavar="OLD.json", help="Show what changed since OLD.json; exit 1 on a regression."
-)
+@click.option("--compare", "old", metavar="OLD.json", help="Show what changed since OLD.json; exit 1 on a regression.")
 @click.option("--baselines", is_flag=True, help="Measure the baselines beside logdiag, on the same cases.")
 @click.option("--split", metavar="NAME", help="Only the cases of this split.")
 @own_rules
@@ -35,17 +33,9 @@ from logdiag.settings import WHEN, load_settings
 @click.option("--llm", metavar="MODEL", help="A language model to ask too (provider:model); both ways are measured.")
 @click.option("--llm-when", type=click.Choice(WHEN[:2]), help="When to ask it: always, or where unsure (default).")
 @model_limits
-@click.option(
-    "--jobs", type=click.IntRange(min=1), metavar="N", help="Diagnose N cases at a time; one a core if left out."
-)
+@click.option("--jobs", type=COUNT, metavar="N", help="Diagnose N cases at a time; one a core if left out.")
 def evaluate_command(
-    paths: tuple[str, ...],
-    form: str,
-    json_file: str | None,
-    html_file: str | None,
-    old_file: str | None,
-    split: str | None,
-    **options: Any,
+    paths: tuple[str, ...], form: str, json_file: str | None, html_file: str | None, old: str | None, **options: Any
 ) -> None:
     """Measure how right logdiag is on labelled cases.
 
@@ -57,13 +47,13 @@ def evaluate_command(
     Exits 0 when all was measured, 1 on a regression against --compare, 2 when cases are broken: then all problems are
     listed, and nothing is scored.
     """
-    old = read_rows(old_file) if old_file else None
+    old_rows = read_rows(old) if old else None
     for option, file in (("--json", json_file), ("--html", html_file)):
         if file:
             check_writable(option, file)
-    case_set = load_cases(paths, split)
+    case_set = load_cases(paths, options.pop("split"))
     document, rows = _measured(case_set, **options)
-    comparison = compare(old, rows) if old is not None else None
+    comparison = compare(old_rows, rows) if old_rows is not None else None
     if comparison:
         document["comparison"] = asdict(comparison) | {"regressions": comparison.regressions}
     if json_file:
@@ -86,7 +76,7 @@ def evaluate_command(
 
 
 def _measured(
-    case_set: CaseSet, *, baselines: bool, folders: tuple[str, ...], memory: str | None, jobs: int | None, **model: Any
+    case_set: CaseSet, *, baselines: bool, rules: tuple[str, ...], memory: str | None, jobs: int | None, **model: Any
 ) -> tuple[dict[str, Any], list[Row]]:
     llm = None
     # A model set up elsewhere is not used, so that an evaluation never costs by accident.
@@ -105,13 +95,14 @@ def _measured(
     names, notes = available() if baselines else ((), ())
     hidden = sys.stderr is None or not sys.stderr.isatty()
     with click.progressbar(length=len(case_set.cases), label="diagnosing", file=sys.stderr, hidden=hidden) as bar:
+        asked, advance = partial(answer_case, memory=memory or False, llm=llm), partial(bar.update, 1)
         results = evaluate(
             case_set.cases,
-            folders=folders,
+            folders=rules,
             jobs=jobs,
             baselines=names,
             beside=beside,
-            diagnose_case=partial(answer_case, memory=memory or False, llm=llm),
-            advance=partial(bar.update, 1),
+            diagnose_case=asked,
+            advance=advance,
         )
-    return document_of(case_set, results, folders=folders, notes=notes), [result.row for result in results]
+    return document_of(case_set, results, folders=rules, notes=notes), [result.row for result in results]

@@ -39,13 +39,13 @@ def test_command(folders: tuple[str, ...]) -> None:
 @forms.command("why")
 @click.argument("line")
 @own_rules
-def why_command(line: str, folders: tuple[str, ...]) -> None:
+def why_command(line: str, rules: tuple[str, ...]) -> None:
     """Say which forms the head of LINE has, one behind the other, and what they tell."""
     from logdiag.read.form_check import plain_line, read_alone
     from logdiag.read.forms import load_forms
     from logdiag.read.prefixes import heads_of
 
-    loaded = load_forms(folders)
+    loaded = load_forms(rules)
     plain = plain_line(line, loaded)
     if plain != line:
         say(f"a record; it is read as: {plain}")

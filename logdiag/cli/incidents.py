@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import wraps
 from typing import Any, TextIO
 
 import click
 
-from logdiag.cli.options import PATH, REASONS, OneOf, added, metadata_of, own_rules, settings_in_force, text_or_json
+from logdiag.cli.options import (
+    COUNT,
+    PATH,
+    OneOf,
+    added,
+    metadata_of,
+    own_rules,
+    past_failures,
+    settings_in_force,
+    text_or_json,
+)
 from logdiag.cli.output import print_listed, say
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Helped, Incident, masked
 from logdiag.memory.store import Store, open_store
 from logdiag.model import Action, Reason
+from logdiag.pipeline import diagnose
 from logdiag.read.prefixes import parse_line
 from logdiag.report.words import clean
+from logdiag.rules import RuleBook
 from logdiag.settings.places import default_memory
 
 _OUTCOMES = OneOf(Helped)
@@ -30,15 +42,10 @@ _by = click.option("--by", metavar="NAME", help="Who says so; you if left out.")
 def _on_store(command: Callable[..., None]) -> Callable[..., None]:
     """Adds --memory to a command, and passes it the opened store as its first argument."""
 
-    @click.option(
-        "--memory",
-        "address",
-        metavar="PLACE",
-        help="The store: a folder, or postgresql://...; LOGDIAG_MEMORY or the user's data folder if left out.",
-    )
+    @past_failures
     @wraps(command)
-    def with_store(address: str | None, **arguments: Any) -> None:
-        with open_store(settings_in_force({"memory": address}).store_or_refusal()) as store:
+    def with_store(memory: str | None, **arguments: Any) -> None:
+        with open_store(settings_in_force({"memory": memory}).store_or_refusal()) as store:
             command(store, **arguments)
 
     return with_store
@@ -46,7 +53,7 @@ def _on_store(command: Callable[..., None]) -> Callable[..., None]:
 
 # The fields of an incident that a person may set.
 _field_options = added(
-    click.option("--reason", type=REASONS, metavar="REASON", help="What it was, a reason of the taxonomy."),
+    click.option("--reason", type=OneOf(Reason), metavar="REASON", help="What it was, a reason of the taxonomy."),
     click.option("--action", type=OneOf(Action), help="What to do when it comes again."),
     click.option("--cause", metavar="TEXT", help="What happened, in a sentence."),
     click.option("--remedy", metavar="TEXT", help="What was done about it."),
@@ -76,14 +83,14 @@ def incidents() -> None:
 @_by
 @_on_store
 @text_or_json
-def add_command(store: Store, folders: tuple[str, ...], by: str | None, form: str, **options: Any) -> None:
+def add_command(store: Store, rules: tuple[str, ...], by: str | None, form: str, **options: Any) -> None:
     """Remember the failure that LOG shows, by the line that names its cause.
 
     The line is the one that logdiag finds; --signature gives it without a log. With a --reason it is knowledge at once;
     without, it waits for logdiag incidents confirm.
     """
     fields = _fields_of(options)
-    incident = _incident_of(options["log"], options["signature"], options["reason"], folders)
+    incident = _incident_of(options["log"], options["signature"], options["reason"], rules)
     incident = replace(
         incident,
         **fields,
@@ -120,7 +127,7 @@ def confirm_command(store: Store, identity: str, outcome: Helped | None, by: str
 @_on_store
 @text_or_json
 def correct_command(
-    store: Store, identity: str, folders: tuple[str, ...], by: str | None, form: str, **options: Any
+    store: Store, identity: str, rules: tuple[str, ...], by: str | None, form: str, **options: Any
 ) -> None:
     """Replace what was wrong about an incident, and confirm the rest.
 
@@ -132,15 +139,15 @@ def correct_command(
         raise MemoryStoreError(f"{identity}: nothing to correct; give --{', --'.join(_FIELDS[:-1])} or --{_FIELDS[-1]}")
     old = store.get(identity)
     if fields.get("reason", old.reason) is not old.reason and "action" not in fields:
-        fields["action"] = _action_of(fields["reason"], folders)
+        fields["action"] = _action_of(fields["reason"], rules)
     _show(store.correct(identity, by=by or _person(), **fields), form)
 
 
 @incidents.command("list")
-@click.option("--reason", type=REASONS, metavar="REASON", help="Only those of one reason.")
+@click.option("--reason", type=OneOf(Reason), metavar="REASON", help="Only those of one reason.")
 @click.option("--node", metavar="NAME", help="Only those of one node.")
 @click.option("--since", metavar="TIME", help="Only those since then, ISO 8601.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many, the latest first.")
+@click.option("--limit", type=COUNT, metavar="N", help="At most so many, the latest first.")
 @click.option("--shipped", is_flag=True, help="Those that ship with logdiag too.")
 @_on_store
 @text_or_json
@@ -164,7 +171,7 @@ def show_command(store: Store, identity: str, form: str) -> None:
 
 @incidents.command("search")
 @click.argument("text", metavar="TEXT|LOG")
-@click.option("--limit", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="How many.")
+@click.option("--limit", type=COUNT, default=5, metavar="N", help="How many.")
 @_on_store
 @text_or_json
 def search_command(store: Store, text: str, limit: int, form: str) -> None:
@@ -223,8 +230,8 @@ def stats_command(store: Store, form: str) -> None:
 
 
 @incidents.command("nodes")
-@click.option("--days", type=click.FloatRange(min=0, min_open=True), default=30.0, show_default=True, metavar="N")
-@click.option("--of", "size", type=click.IntRange(min=1), metavar="N", help="How many nodes the cluster has.")
+@click.option("--days", type=click.FloatRange(min=0, min_open=True), default=30.0, metavar="N")
+@click.option("--of", "size", type=COUNT, metavar="N", help="How many nodes the cluster has.")
 @_on_store
 @text_or_json
 def nodes_command(store: Store, days: float, size: int | None, form: str) -> None:
@@ -246,24 +253,21 @@ def nodes_command(store: Store, days: float, size: int | None, form: str) -> Non
     print_listed(form, [{**asdict(item), "suspicious": item.suspicious} for item in records], rows)
 
 
-def _incident_of(log: str | None, signature: str | None, reason: Reason | None, folders: Iterable[str]) -> Incident:
+def _incident_of(log: str | None, signature: str | None, reason: Reason | None, rules: tuple[str, ...]) -> Incident:
     from logdiag.memory.remember import incident_of
-    from logdiag.pipeline import diagnose
 
     if (log is None) == (signature is None):
         raise MemoryStoreError("an incident needs a LOG or a --signature, and not both; give one of them")
     if log is not None:
-        return incident_of(diagnose(log, rules=tuple(folders), memory=default_memory()))
+        return incident_of(diagnose(log, rules=rules, memory=default_memory()))
     if reason is None:
         raise MemoryStoreError("--reason is missing; a line that you give needs the reason that you know")
     line = parse_line(signature or "")
-    return Incident("", masked(line), reason, _action_of(reason, folders), node=line.node or "")
+    return Incident("", masked(line), reason, _action_of(reason, rules), node=line.node or "")
 
 
-def _action_of(reason: Reason, folders: Iterable[str]) -> Action:
-    from logdiag.rules import RuleBook
-
-    return RuleBook.load(tuple(folders)).entry_of(reason).action
+def _action_of(reason: Reason, rules: tuple[str, ...]) -> Action:
+    return RuleBook.load(rules).entry_of(reason).action
 
 
 def _report_unreadable(store: Store) -> None:

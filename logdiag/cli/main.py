@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from logdiag._version import __version__
-from logdiag.cli.options import arguments_of, brief_report, form_of_report, shared, status_of_job
+from logdiag.cli.options import COUNT, arguments_of, form_of_report, shared, status_of_job
 from logdiag.cli.output import (
     Printing,
     print_answer,
@@ -39,7 +39,7 @@ COMPLETE = "_LOGDIAG_COMPLETE"
 
 # The module and the name of each command, which is loaded only when it is called.
 _LAZY_COMMANDS = {
-    "explain": "logdiag.cli.explain:explain_command",
+    "explain": "logdiag.cli.reference:explain",
     "batch": "logdiag.cli.batch:batch",
     "run": "logdiag.cli.run:run_command",
     "nodecheck": "logdiag.cli.nodecheck:nodecheck_command",
@@ -49,7 +49,7 @@ _LAZY_COMMANDS = {
     "forms": "logdiag.cli.forms:forms",
     "incidents": "logdiag.cli.incidents:incidents",
     "eval": "logdiag.cli.evaluate:evaluate_command",
-    "config": "logdiag.cli.config:config",
+    "config": "logdiag.cli.reference:config",
     "reasons": "logdiag.cli.reference:reasons",
     "schema": "logdiag.cli.reference:schema",
     "completion": "logdiag.cli.reference:completion",
@@ -116,7 +116,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 @click.group(
     cls=_Commands,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
     help="Diagnose the log of a dead job: what broke first, where, and what to do. PATHs are the files and folders of "
     "ONE job; without PATH, or for -, standard input is read.",
     epilog=_EXAMPLES,
@@ -131,53 +131,41 @@ def commands() -> None:
     "paths", nargs=-1, type=click.Path(readable=False, allow_dash=True), metavar="[PATH]...", shell_complete=_complete
 )
 @form_of_report
-@click.option(
-    "--tee", is_flag=True, help="Pass standard input through as it comes; the report follows on standard error."
-)
+@click.option("--tee", is_flag=True, help="Pass standard input on as it comes; the report follows on standard error.")
 @status_of_job
-@click.option(
-    "--run",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Of several runs in one log the one to answer for; else the last.",
-)
-@brief_report
+@click.option("--run", type=COUNT, metavar="N", help="Of several runs in one log the one to answer for; else the last.")
 @click.option("--show-prompt", is_flag=True, help="Print what a model would be sent, and stop.")
 @shared
 def diagnose_command(
-    paths: tuple[str, ...], tee: bool, job_status: int | None, run: int | None, show_prompt: bool, by_category: bool,
-    **options: Any,
-) -> None:  # fmt: skip
+    paths: tuple[str, ...], tee: bool, job_status: int | None, run: int | None, show_prompt: bool, **options: Any
+) -> None:
     """Diagnose ONE job from its files and folders; several paths are its ranks and nodes. Without PATH, or for -,
     read a pipe."""
     _check_paths(paths)
+    paths = paths or ("-",)
     style = printing(options, err=tee)
     arguments = arguments_of(options)
-    if not tee:
-        standard()
-    elif paths and "-" not in paths:
+    if tee and "-" not in paths:
         click.echo("logdiag: --tee passes standard input on; of files there is nothing to pass on", err=True)
     if show_prompt:
-        _show_prompt(paths or ("-",), arguments, job_status)
+        _show_prompt(paths, arguments, job_status)
         return
-    with StandardInput(copy=tee) if "-" in (paths or "-") else nullcontext() as stdin:
-        sources: list[Source] = [stdin if stdin and path == "-" else path for path in paths or ("-",)]
+    with StandardInput(copy=tee) if "-" in paths else nullcontext() as stdin:
+        sources: list[Source] = [stdin if stdin and path == "-" else path for path in paths]
 
         def run_diagnosis(first: Callable[[Diagnosis], None]) -> Diagnosis:
             with progress_bar(paths) as advance:
                 answer = diagnose(*sources, **arguments, exit_code=job_status, run=run, advance=advance, first=first)
             return replace(answer, notes=(*answer.notes, *stdin.notes)) if stdin else answer
 
-        answer = report_on(run_diagnosis, arguments, style)
-    if by_category:
-        sys.exit(status_of(answer))
+        report_on(run_diagnosis, arguments, style)
 
 
 def report_on(
     run_diagnosis: Callable[[Callable[[Diagnosis], None]], Diagnosis], arguments: Mapping[str, Any], style: Printing
-) -> Diagnosis:
-    """Runs a diagnosis, prints it and writes the files. `run_diagnosis` is called with a function that prints the
-    answer before a model is asked; `arguments` are those that `arguments_of` made of the options."""
+) -> None:
+    """Runs a diagnosis, prints it and writes the files; exits by its category if asked. `run_diagnosis` is called
+    with a function that prints the answer before a model is asked; `arguments` are those of `arguments_of`."""
     shown: list[Diagnosis] = []
 
     def first(answer: Diagnosis) -> None:
@@ -201,7 +189,8 @@ def report_on(
         click.echo(f"logdiag: nothing was remembered: {why}", err=True)
     if sys.stdout is not None:
         sys.stdout.flush()
-    return answer
+    if style.by_category:
+        sys.exit(status_of(answer))
 
 
 def _check_paths(paths: Sequence[str]) -> None:

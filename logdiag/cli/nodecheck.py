@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 import click
 
 from logdiag.cli.options import text_or_json
+from logdiag.cli.output import print_listed
 from logdiag.errors import LogdiagError
 from logdiag.recovery.launch import is_name, nodes_in, with_addresses
 from logdiag.recovery.nodecheck import Check, check, complaint
 from logdiag.recovery.worlds import DEFAULT_LAUNCHER, Launch, run_worlds, words_of
-from logdiag.report.words import clean
 
 _EXAMPLES = """\b
 Examples:
@@ -36,18 +36,11 @@ _BAD, _NOT_DONE = 1, 2
     "template",
     default=DEFAULT_LAUNCHER,
     metavar="TEMPLATE",
-    show_default=True,
     help="How a command runs on a node; the program for it comes on standard input.",
 )
-@click.option(
-    "--port", type=click.IntRange(1024, _LAST_PORT), default=29400, show_default=True, help="The first of 400 ports."
-)
-@click.option(
-    "--megabytes", type=click.IntRange(1, 4096), default=64, show_default=True, help="The data of one collective."
-)
-@click.option(
-    "--seconds", type=click.FloatRange(1, 3600), default=60.0, show_default=True, help="The most that a world may take."
-)
+@click.option("--port", type=click.IntRange(1024, _LAST_PORT), default=29400, help="The first of 400 ports.")
+@click.option("--megabytes", type=click.IntRange(1, 4096), default=64, help="The data of one collective.")
+@click.option("--seconds", type=click.FloatRange(1, 3600), default=60.0, help="The most that a world may take.")
 @click.option(
     "--per-node",
     type=click.IntRange(0, 64),
@@ -68,8 +61,7 @@ def nodecheck_command(hosts: str | None, hosts_file: str | None, template: str, 
     started = time.monotonic()
     result = check(nodes, lambda worlds: run_worlds(launch, worlds))
     seconds = time.monotonic() - started
-    print(_json(result, seconds) if form == "json" else _text(result, seconds))
-    sys.stdout.flush()
+    print_listed(form, _document(result, seconds), _rows(result, seconds))
     sys.exit(_NOT_DONE if result.unknown else _BAD if result.bad else 0)
 
 
@@ -89,7 +81,7 @@ def _nodes_to_test(hosts: str | None, hosts_file: str | None) -> tuple[str, ...]
     return with_addresses(nodes, option)
 
 
-def _json(result: Check, seconds: float) -> str:
+def _document(result: Check, seconds: float) -> dict[str, Any]:
     waves = [
         [{"nodes": outcome.world, "wrong": complaint(outcome, result.usual),
           "figures": outcome.figures and asdict(outcome.figures)} for outcome in wave]
@@ -97,20 +89,20 @@ def _json(result: Check, seconds: float) -> str:
     ]  # fmt: skip
     bad = [{"node": node, "why": why} for node, why in result.bad.items()]
     document = {**asdict(result), "bad": bad, "waves": waves, "seconds": round(seconds, 2)}
-    return json.dumps({"schema": "logdiag.nodecheck/1", **document}, indent=2)
+    return {"schema": "logdiag.nodecheck/1", **document}
 
 
-def _text(result: Check, seconds: float) -> str:
-    worlds = sum(len(wave) for wave in result.waves)
-    rows = [f"BAD   {node}  {clean(why)}" for node, why in result.bad.items()]
-    rows += [f"not known: {', '.join(result.unknown)}"] if result.unknown else []
-    rows += [f"good: {len(result.good)} of {len(result.good) + len(result.bad)} nodes"] if result.good else []
+def _rows(result: Check, seconds: float) -> Iterator[str]:
+    yield from (f"BAD   {node}  {why}" for node, why in result.bad.items())
+    if result.unknown:
+        yield f"not known: {', '.join(result.unknown)}"
+    if result.good:
+        yield f"good: {len(result.good)} of {len(result.good) + len(result.bad)} nodes"
     if usual := result.usual:
         over = next(outcome.figures.over for wave in result.waves for outcome in wave if outcome.figures)
-        rows.append(
-            f"usual: {usual.bandwidth / 1e6:.3g} MB/s from each node, {usual.latency * 1e3:.3g} ms, over {over}, "
-            f"{usual.per_node:g} processes a node"
-        )
-    rows += [f"Note: {clean(note)}" for note in result.notes]
+        speed = f"{usual.bandwidth / 1e6:.3g} MB/s from each node, {usual.latency * 1e3:.3g} ms"
+        yield f"usual: {speed}, over {over}, {usual.per_node:g} processes a node"
+    yield from (f"Note: {note}" for note in result.notes)
+    worlds = sum(len(wave) for wave in result.waves)
     rounds = "2 rounds" if len(result.waves) > 1 else "1 round"
-    return "\n".join([*rows, f"{worlds} world{'s' * (worlds != 1)} in {rounds}, {seconds:.1f} s"])
+    yield f"{worlds} world{'s' * (worlds != 1)} in {rounds}, {seconds:.1f} s"

@@ -15,7 +15,7 @@ from logdiag.cli.output import note
 from logdiag.errors import LogdiagError, MemoryStoreError
 from logdiag.model import Reason
 from logdiag.report import FORMATS
-from logdiag.settings import WHEN, Settings, load_settings
+from logdiag.settings import KEYS, Settings, load_settings
 from logdiag.settings.places import default_memory
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _MOST_WORKERS = 8
 PATH = click.Path(readable=False)
 """The path of a file or a folder, which a shell completes. It is not checked here: opening it reports what is wrong."""
+COUNT = click.IntRange(min=1)
 
 
 class OneOf(click.Choice[Any]):
@@ -50,16 +51,18 @@ def added(*options: Callable[[Command], Command]) -> Callable[[Command], Command
 def form_option(*forms: str, help: str = "How to print it.") -> Callable[[Command], Command]:
     """The `--format` option: one of `forms`, the first of them by default."""
     kinds = click.Choice(forms)
-    return click.option("-f", "--format", "form", type=kinds, default=forms[0], show_default=True, help=help)
+    return click.option("-f", "--format", "form", type=kinds, default=forms[0], help=help)
 
 
-form_of_report = form_option(*FORMATS, help="How to print the answer.")
-brief_report = click.option("--brief", is_flag=True, help="The verdict in six lines at most.")
+form_of_report = added(
+    form_option(*FORMATS, help="How to print the answer."),
+    click.option("--brief", is_flag=True, help="The verdict in six lines at most."),
+)
 
 text_or_json = form_option("text", "json")
 
 own_rules = click.option(
-    "--rules", "folders", multiple=True, type=PATH, metavar="DIR",
+    "--rules", multiple=True, type=PATH, metavar="DIR",
     help="A folder of your own rules, and of log forms in its forms/; may be repeated.",
 )  # fmt: skip
 
@@ -70,7 +73,7 @@ job_option = click.option(
 offline = click.option("--offline", is_flag=True, default=None, help="No model, and no connection at all.")
 
 past_failures = click.option(
-    "--memory", "memory_address", type=PATH, metavar="PLACE",
+    "--memory", type=PATH, metavar="PLACE",
     help="Past failures: a folder, or postgresql://...; else LOGDIAG_MEMORY or the user's data folder.",
 )  # fmt: skip
 
@@ -93,9 +96,7 @@ shared = added(
         "-o", "--output", "outputs", multiple=True, type=PATH, metavar="FILE",
         help="Write the answer to FILE too: .txt, .json, .jsonl, .md, .html or .sarif; may be repeated.",
     ),
-    click.option(
-        "--digest", is_flag=True, help="Print what is worth reading of the log, with a receipt, and no verdict."
-    ),
+    click.option("--digest", is_flag=True, help="Print what is worth reading of the log, a receipt, and no verdict."),
     click.option("-v", "--verbose", is_flag=True, help="Fold nothing; show on standard error what a model was asked."),
     click.option(
         "--exit-code", "by_category", is_flag=True,
@@ -105,9 +106,7 @@ shared = added(
         "--max-seconds", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
         help="Stop reading then, and diagnose what was read.",
     ),
-    click.option(
-        "--max-bytes", type=click.IntRange(min=1), metavar="BYTES", help="The same after so much log, uncompressed."
-    ),
+    click.option("--max-bytes", type=COUNT, metavar="BYTES", help="The same after so much log, uncompressed."),
     click.option(
         "--workers", type=click.IntRange(min=0), metavar="N",
         help="So many processes read large logs, or jobs of a batch; 0 for this one alone; else one a core, up to 8.",
@@ -127,16 +126,16 @@ shared = added(
     ),
     model_limits,
     click.option(
-        "--config", "config_file", type=PATH, metavar="FILE",
+        "--config", type=PATH, metavar="FILE",
         help="Settings to go by, instead of the logdiag.toml files that are looked for (see logdiag config).",
     ),
     offline,
 )  # fmt: skip
 
 
-def settings_in_force(flags: Mapping[str, object]) -> Settings:
-    """Loads the settings as `load_settings` does, and prints their notes on standard error."""
-    settings = load_settings(flags)
+def settings_in_force(options: Mapping[str, object]) -> Settings:
+    """Loads the settings with those among a command's options, and prints their notes on standard error."""
+    settings = load_settings({name: options[name] for name in (*KEYS, "config") if name in options})
     for text in settings.notes:
         note(text)
     return settings
@@ -173,20 +172,7 @@ def metadata_of(pairs: Iterable[str]) -> dict[str, str]:
 
 def arguments_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the arguments of `diagnose` that the options, the environment and `logdiag.toml` set."""
-    when = [value for value in options["llm"] if value in WHEN]
-    model = [value for value in options["llm"] if value not in WHEN]
-    settings = settings_in_force(
-        {
-            "config": options["config_file"],
-            "rules": options["folders"],
-            "memory": options["memory_address"],
-            "llm": model[-1] if model else None,
-            "llm_when": when[-1] if when else None,
-            "llm_timeout": options["llm_timeout"],
-            "votes": options["votes"],
-            "offline": options["offline"],
-        }
-    )
+    settings = settings_in_force(options)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return {
         "rules": settings.rules,

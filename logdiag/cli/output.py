@@ -68,13 +68,15 @@ def standard(*, err: bool = False) -> TextIO:
 
 
 class Printing(NamedTuple):
-    """How an answer is printed, and the files that it is written to; `err` for standard error."""
+    """How an answer is printed, the files that it is written to, and whether its category makes the exit status; `err`
+    for standard error."""
 
     form: str = "text"
     digest: bool = False
     brief: bool = False
     verbose: bool = False
     outputs: tuple[str, ...] = ()
+    by_category: bool = False
     err: bool = False
 
     @property
@@ -105,9 +107,8 @@ def print_answer(answer: Diagnosis, style: Printing) -> None:
 
 def printing(options: Mapping[str, Any], *, err: bool = False, many: bool = False) -> Printing:
     """Returns how to print one answer, or `many`, which JSON, HTML and SARIF files cannot hold. Raises click.UsageError
-    for options that exclude each other, and LogdiagError for a file that cannot be written."""
-    names = ("form", "digest", "brief", "verbose", "outputs")
-    style = Printing(**{name: options[name] for name in names if name in options}, err=err)
+    for options that exclude each other, and LogdiagError for a file that cannot be written, or a closed stream."""
+    style = Printing(**{name: options[name] for name in Printing._fields if name in options}, err=err)
     if style.brief and style.form != "text":
         raise click.UsageError(f"--brief shortens the text report; it cannot be used with --format {style.form}")
     known = [name for name in _FORM_OF if not (many and name in _OF_ONE)]
@@ -115,6 +116,8 @@ def printing(options: Mapping[str, Any], *, err: bool = False, many: bool = Fals
         if os.path.splitext(path)[1].lower() not in known:
             raise LogdiagError(f"--output {path}: the end of its name tells no format; end it in {', '.join(known)}")
         check_writable("--output", path)
+    if not err:  # what is passed on must not wait for anything
+        standard()
     return style
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -64,33 +64,32 @@ def rules() -> None:
 @click.argument("words", nargs=-1)
 @click.option("--reason", type=REASONS, metavar="REASON", help="Only the rules of one reason.")
 @own_rules
-def list_command(words: tuple[str, ...], reason: Reason | None, folders: tuple[str, ...]) -> None:
+def list_command(words: tuple[str, ...], reason: Reason | None, rules: tuple[str, ...]) -> None:
     """Print every rule, or those that hold all WORDS: id, role, reason, title. Patterns are searched, too."""
     shown = []
-    for rule in RuleBook.load(folders).rules:
+    for rule in RuleBook.load(rules).rules:
         text = " ".join((rule.id, rule.title, rule.why, *rule.match)).lower()
         if reason in (None, rule.reason) and all(word.lower() in text for word in words):
             shown.append(rule)
     if not shown:
-        raise RuleError(
-            f"rules: no rule has {' and '.join([*words, *([reason.value] if reason else [])])}; see logdiag rules list"
-        )
+        wanted = " and ".join([*words, *([reason.value] if reason else [])])
+        raise RuleError(f"rules: no rule has {wanted}; see logdiag rules list")
     width = max(len(rule.id) for rule in shown)
     for rule in shown:
         say(f"{rule.id:<{width}}  {rule.role:<9}  {rule.reason:<19}  {rule.title}")
 
 
 def _rule_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    book = RuleBook.load(ctx.params.get("folders") or ())
+    book = RuleBook.load(ctx.params.get("rules") or ())
     return [item.id for item in book.entries if item.id.startswith(incomplete)]
 
 
 @rules.command("show")
 @click.argument("identity", shell_complete=_rule_ids)
 @own_rules
-def show_command(identity: str, folders: tuple[str, ...]) -> None:
+def show_command(identity: str, rules: tuple[str, ...]) -> None:
     """Print one rule as it stands in its file."""
-    book = RuleBook.load(folders)
+    book = RuleBook.load(rules)
     file = next((item.file for item in book.entries if item.id == identity), None)
     if file is None:
         raise RuleError(f"{identity}: no such rule; see logdiag rules list")
@@ -131,7 +130,7 @@ def test_command(folders: tuple[str, ...], form: str) -> None:
 @click.argument("line")
 @click.option("--reason", type=REASONS, metavar="REASON", help="Its reason; guessed from the line if left out.")
 @own_rules
-def new_command(line: str, reason: Reason | None, folders: tuple[str, ...]) -> None:
+def new_command(line: str, reason: Reason | None, rules: tuple[str, ...]) -> None:
     """Write the first draft of a rule for LINE into the folder of --rules, or print it.
 
     The pattern is the line with what varies left open. Mend the title, say why, then prove it with logdiag rules test.
@@ -139,8 +138,8 @@ def new_command(line: str, reason: Reason | None, folders: tuple[str, ...]) -> N
     from logdiag.authoring.rule_file import Proposal, accept
     from logdiag.authoring.suggest import new_rule
 
-    target = _target("rules new", folders) if folders else None
-    identity, text = new_rule(line, RuleBook.load(folders), reason)
+    target = _target("rules new", rules) if rules else None
+    identity, text = new_rule(line, RuleBook.load(rules), reason)
     if target is None:
         _print_file(f"# {identity}.yaml\n{text}")
     else:
@@ -150,9 +149,9 @@ def new_command(line: str, reason: Reason | None, folders: tuple[str, ...]) -> N
 @rules.command("why")
 @click.argument("line")
 @own_rules
-def why_command(line: str, folders: tuple[str, ...]) -> None:
+def why_command(line: str, rules: tuple[str, ...]) -> None:
     """Say which rules match LINE, which one wins, and what it takes from it."""
-    book = RuleBook.load(folders)
+    book = RuleBook.load(rules)
     from logdiag.rules.book import example_line
 
     text, frames = example_line(line, book.forms)
@@ -175,13 +174,7 @@ def why_command(line: str, folders: tuple[str, ...]) -> None:
 @_healthy
 @past_failures
 @own_rules
-def suggest_command(
-    reason: Reason | None,
-    accepted: bool,
-    healthy: tuple[str, ...],
-    memory_address: str | None,
-    folders: tuple[str, ...],
-) -> None:
+def suggest_command(reason: Reason | None, accepted: bool, healthy: tuple[str, ...], **options: Any) -> None:
     """Propose rules from incidents that people confirmed: at least two of one reason with alike lines.
 
     What is printed has passed all that rules test asks, fires on its incidents, on none of another reason, and on no
@@ -190,9 +183,9 @@ def suggest_command(
     from logdiag.authoring.suggest import suggest
     from logdiag.memory.store import open_store
 
-    target = _target("--accept", folders) if accepted else None
-    with open_store(settings_in_force({"memory": memory_address}).store_or_refusal()) as store:
-        suggested = suggest(store, reason=reason, folders=folders, healthy=healthy)
+    settings, target = _setup(accepted, options)
+    with open_store(settings.store_or_refusal()) as store:
+        suggested = suggest(store, reason=reason, folders=settings.rules, healthy=healthy)
     named = [(f"{item.id} (from {', '.join(item.incidents)})", item) for item in suggested]
     nothing = "nothing to suggest: no two confirmed incidents of one reason are alike and unknown"
     sys.exit(_print_or_write(named, target, nothing))
@@ -201,22 +194,12 @@ def suggest_command(
 @rules.command("learn-filters")
 @click.argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG...")
 @job_option
-@click.option(
-    "--samples", type=click.IntRange(1, 15), default=3, show_default=True, metavar="N", help="How many votes."
-)
+@click.option("--samples", type=click.IntRange(1, 15), default=3, metavar="N", help="How many votes.")
 @_accept
 @past_failures
 @own_rules
 @_model
-def learn_command(
-    logs: tuple[str, ...],
-    job: tuple[str, ...],
-    samples: int,
-    accepted: bool,
-    memory_address: str | None,
-    folders: tuple[str, ...],
-    **options: Any,
-) -> None:
+def learn_command(logs: tuple[str, ...], job: tuple[str, ...], samples: int, accepted: bool, **options: Any) -> None:
     """Let a language model describe the regular output of LOG, so that the digests of the job's next runs leave it out.
 
     More than half of N samples must agree on a filter. What is printed drops no finding, no traceback and nothing that
@@ -226,7 +209,8 @@ def learn_command(
     from logdiag.authoring.log_agent import learn_filters
     from logdiag.memory.store import open_store
 
-    settings, asker, target = _model_setup(accepted, {"rules": folders, "memory": memory_address, **options})
+    settings, target = _setup(accepted, options)
+    asker = _asker_of(settings)
     with open_store(settings.store_or_refusal(), shipped=False) as store:
         incidents = store.list()
     book = RuleBook.load(settings.rules)
@@ -246,14 +230,7 @@ def learn_command(
 @past_failures
 @own_rules
 @_model
-def draft_command(
-    incidents: tuple[str, ...],
-    accepted: bool,
-    healthy: tuple[str, ...],
-    memory_address: str | None,
-    folders: tuple[str, ...],
-    **options: Any,
-) -> None:
+def draft_command(incidents: tuple[str, ...], accepted: bool, healthy: tuple[str, ...], **options: Any) -> None:
     """Let a language model write a rule for confirmed incidents of one reason, given by their ids.
 
     The rule names the reason and the action that people confirmed. What is printed has passed all that rules suggest
@@ -262,7 +239,8 @@ def draft_command(
     from logdiag.authoring.rule_writer import draft_rule
     from logdiag.memory.store import open_store
 
-    settings, asker, target = _model_setup(accepted, {"rules": folders, "memory": memory_address, **options})
+    settings, target = _setup(accepted, options)
+    asker = _asker_of(settings)
     with open_store(settings.store_or_refusal()) as store:
         known = [store.get(identity) for identity in incidents]
         others = [*store.confirmed(), *store.shipped]
@@ -297,27 +275,30 @@ def _print_or_write(proposals: Iterable[tuple[str, Proposal]], target: str | Non
     return status
 
 
-def _target(option: str, folders: tuple[str, ...]) -> str:
+def _target(option: str, rules: tuple[str, ...]) -> str:
     """Returns the one folder to write to, made where it is missing. Raises RuleError for several or none."""
-    if len(folders) != 1:
+    if len(rules) != 1:
         raise RuleError(f"{option} needs a folder to write to; give --rules DIR once")
     try:
-        os.makedirs(folders[0], exist_ok=True)
+        os.makedirs(rules[0], exist_ok=True)
     except OSError as error:
-        raise RuleError(f"{folders[0]}: cannot be made ({error.strerror}); give another --rules DIR") from error
-    return folders[0]
+        raise RuleError(f"{rules[0]}: cannot be made ({error.strerror}); give another --rules DIR") from error
+    return rules[0]
 
 
-def _model_setup(accepted: bool, flags: dict[str, object]) -> tuple[Settings, Asker, str | None]:
-    """Returns the settings in force, the object that asks the model, and the folder to write to with --accept. Raises
-    LogdiagError where no model may be asked."""
+def _setup(accepted: bool, options: Mapping[str, object]) -> tuple[Settings, str | None]:
+    """Returns the settings in force, and with --accept the folder to write to."""
+    settings = settings_in_force(options)
+    return settings, _target("--accept", settings.rules) if accepted else None
+
+
+def _asker_of(settings: Settings) -> Asker:
+    """Returns what asks the model that is set up. Raises LogdiagError where none may be asked."""
     from logdiag.agent.ask import Asker
 
-    settings = settings_in_force(flags)
-    target = _target("--accept", settings.rules) if accepted else None
     if not settings.llm:
         raise LogdiagError("no model is set up; name one with --llm provider:model, LOGDIAG_LLM or logdiag.toml")
     settings.check_online("no model may be asked")
     if settings.llm_when == "never":
         raise LogdiagError(f"llm is never ({settings.origins['llm_when']}); no model may be asked")
-    return settings, Asker(settings.llm, _QUESTIONS * settings.llm_timeout), target
+    return Asker(settings.llm, _QUESTIONS * settings.llm_timeout)

@@ -49,21 +49,19 @@ _MOST_SECONDS = 120.0
     "--nodes", "nodes_file", metavar="FILE", help="The nodes that {nodes} and {exclude} choose from, one a line."
 )
 @policy_option
-@click.option(
-    "--state", default="logdiag-run", show_default=True, metavar="DIR", help="Where the logs and the ledger go."
-)
+@click.option("--state", default="logdiag-run", metavar="DIR", help="Where the logs and the ledger go.")
 @click.option("--notify", multiple=True, metavar="URL", help="A webhook, or slack:URL; may be repeated.")
 @own_rules
 @job_option
 @past_failures
 @click.option("--remember", is_flag=True, help="Keep each failure as an incident, and a named job's good run.")
 @offline
-def run_command(command: tuple[str, ...], folders: tuple[str, ...], memory_address: str | None, **options: Any) -> None:
+def run_command(command: tuple[str, ...], **options: Any) -> None:
     """Run COMMAND, pass its output and exit status through, and diagnose it when it fails. By policy it is started
     again from its last whole checkpoint, without a broken node, or before a spike of the loss; or left to a person."""
     if os.name != "posix":
         raise LogdiagError("logdiag run needs Linux or another Unix; diagnose the job's log with logdiag LOG")
-    settings = settings_in_force({"rules": folders, "memory": memory_address, "offline": options["offline"]})
+    settings = settings_in_force(options)
     if options["notify"]:
         settings.check_online("--notify may send nothing")
     policy = load_policy(options["policy_file"], options["restart"])

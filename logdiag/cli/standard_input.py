@@ -57,16 +57,16 @@ class StandardInput:
         """What is there, at most `size` bytes; waits for it. Raises InterruptedError once a signal came."""
         self.poll()
         # Read what the job had printed when the signal came, before the read ends.
-        if self._interrupted_by and (self._last_read or not _waiting_at(_INPUT).poll(0)):
+        if self._interrupted_by and (self._last_read or not select.select([_INPUT], [], [], 0)[0]):
             raise InterruptedError(f"interrupted by {self._interrupted_by}")
         self._last_read = bool(self._interrupted_by)
         return self._next_piece(size if size >= 0 else _PIECE_BYTES)
 
     def poll(self, milliseconds: float | None = None) -> bool:
         """Waits, at most so long; True when there is something to read, or a signal has come."""
-        waiting = _waiting_at(_INPUT, self._woken)
+        seconds = None if milliseconds is None else milliseconds / 1000
         while not self._interrupted_by:
-            ready = [descriptor for descriptor, _ in waiting.poll(milliseconds)]
+            ready = select.select([_INPUT, self._woken], [], [], seconds)[0]
             if _INPUT in ready or not ready:
                 return bool(ready)
             os.read(self._woken, _PIECE_BYTES)
@@ -92,13 +92,5 @@ class StandardInput:
                 select.select([], [_OUTPUT], [])
             except OSError as error:
                 self._copy = False
-                self.notes.append(
-                    f"the copy to standard output broke off ({error.strerror}); the log itself was read on"
-                )
-
-
-def _waiting_at(*descriptors: int) -> select.poll:
-    waiting = select.poll()
-    for descriptor in descriptors:
-        waiting.register(descriptor, select.POLLIN)
-    return waiting
+                broken = f"the copy to standard output broke off ({error.strerror})"
+                self.notes.append(f"{broken}; the log itself was read on")

@@ -15,12 +15,11 @@ from logdiag.errors import AgentError, LogdiagError
 from logdiag.settings.config_files import FILE, ConfigFile, look_for, named_file
 from logdiag.settings.places import StrPath
 
-__all__ = ["FILE", "WHEN", "Settings", "check_model", "load_settings"]
+__all__ = ["FILE", "KEYS", "WHEN", "Settings", "check_model", "load_settings"]
 
 WHEN = ("always", "unsure", "never")
 # Set in the environment without being a key of the file.
 _OTHER_VARIABLES = ("LOGDIAG_CACHE", "LOGDIAG_CONFIG")
-_NO_KEYS = ("origins", "files", "notes")
 
 Entry = tuple[str, str, object]
 """One value that is set somewhere: its origin (a file, a variable or a flag), its key, and the value."""
@@ -79,15 +78,13 @@ def load_settings(
 ) -> Settings:
     """Returns the settings in force in a folder. `flags` come from the command line; `config` among them, or
     `LOGDIAG_CONFIG`, is a file to read instead of those that are looked for. `llm` may also be always, unsure or never:
-    when to ask. Raises LogdiagError with all problems, each with its origin and key."""
+    when to ask; as a flag it may be several. Raises LogdiagError with all problems, each with its origin and key."""
     flags = dict(flags or {})
     path = flags.pop("config", None) or environ.get("LOGDIAG_CONFIG")
     files = (named_file(str(path)),) if path else look_for(folder)
     in_files = [(file.path, name, value) for file in files for name, value in file.values.items()]
     values, origins = _values([*in_files, *_from_environment(environ), *_from_flags(flags)])
-    for name in Settings._fields:
-        if name not in _NO_KEYS:
-            origins.setdefault(name, "default")
+    origins = dict.fromkeys(KEYS, "default") | origins
     notes = (*(note for file in files for note in file.notes), *_unknown_variables(environ))
     settings = Settings(**values, origins=origins, files=files, notes=notes)
     if settings.store is False:
@@ -136,8 +133,8 @@ def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
 
 def _from_flags(flags: Mapping[str, object]) -> Iterator[Entry]:
     for name, value in flags.items():
-        if value is not None and value != ():
-            yield f"--{name.replace('_', '-')}", name, value
+        values = value if name == "llm" and isinstance(value, tuple) else (value,)
+        yield from ((f"--{name.replace('_', '-')}", name, item) for item in values if item is not None and item != ())
 
 
 def _from_environment(environ: Mapping[str, str]) -> Iterator[Entry]:
@@ -182,14 +179,14 @@ def _between(low: float, high: float, number: Callable[[Any], Any]) -> Callable[
     return read
 
 
+_YES, _NO = ("1", "true", "yes"), ("0", "false", "no")
+
+
 def _yes_or_no(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if str(value).lower() in ("1", "true", "yes"):
-        return True
-    if str(value).lower() in ("0", "false", "no"):
-        return False
-    raise ValueError
+    word = str(value).lower()
+    if word not in _YES + _NO:
+        raise ValueError
+    return word in _YES
 
 
 _READERS: dict[str, tuple[Callable[[object], Any], str]] = {
@@ -202,3 +199,5 @@ _READERS: dict[str, tuple[Callable[[object], Any], str]] = {
     "budget": (_between(500, 200_000, int), "a whole number of tokens from 500 to 200000"),
     "offline": (_yes_or_no, "true or false"),
 }
+KEYS = tuple(_READERS)
+"""The names of the settings, in the order in which they are shown."""

@@ -22,6 +22,7 @@ FILE = "logdiag.toml"
 # What a repository's file may set: nothing of this sends data, costs money or names where past failures are kept.
 _HARMLESS = ("rules", "offline")
 _ROOT_OF_A_REPOSITORY = (".git", ".hg")
+_TOO_FAR_UP = "it lies above the repository, the home folder or the working directory"
 _MOST_BYTES = 1 << 20
 
 
@@ -42,42 +43,38 @@ def named_file(path: StrPath) -> ConfigFile:
 
 def look_for(folder: StrPath) -> tuple[ConfigFile, ...]:
     """The user's own file, then those in a folder and above it; later values win. Raises LogdiagError."""
-    users_path = config_file()
-    files = [_users_file(users_path)] if users_path else []
+    files = []
+    if users_path := config_file():
+        there = os.path.lexists(users_path)
+        files.append(_if_own(users_path) if there else ConfigFile(users_path, "not there"))
     chain = [os.path.abspath(folder)]
     while (above := os.path.dirname(chain[-1])) != chain[-1]:
         chain.append(above)
     allowed = _allowed_folders(chain)
-    nearest: ConfigFile | None = None
+    nearest = ""
     for parent in chain:
         path = os.path.join(parent, FILE)
         if path == users_path or not os.path.lexists(path):
             continue
-        if nearest is None:
-            file = _of_repository(path, allowed=parent in allowed)
-            nearest = file if file.state == "obeyed" else None
+        if nearest:
+            file = ConfigFile(path, f"ignored: {nearest} is nearer")
         else:
-            file = ConfigFile(path, f"ignored: {nearest.path} is nearer")
+            file = _of_repository(path) if parent in allowed else _ignored(path, _TOO_FAR_UP)
+            nearest = path if file.state == "obeyed" else ""
         files.append(file)
     return tuple(files)
 
 
-def _users_file(path: str) -> ConfigFile:
-    if not os.path.lexists(path):
-        return ConfigFile(path, "not there")
-    if why := _why_not(path):
-        return _ignored(path, why)
-    return ConfigFile(path, "obeyed", _values(path))
+def _if_own(path: str) -> ConfigFile:
+    why = _why_not(path)
+    return _ignored(path, why) if why else ConfigFile(path, "obeyed", _values(path))
 
 
-def _of_repository(path: str, *, allowed: bool) -> ConfigFile:
+def _of_repository(path: str) -> ConfigFile:
     """Reads a file that was found in the working directory or above: keys that it may not set are left out."""
-    why = "it lies above the repository, the home folder or the working directory" if not allowed else _why_not(path)
-    if why:
-        return _ignored(path, why)
-    values, notes = {}, []
-    refused = []
-    for name, value in _values(path).items():
+    file = _if_own(path)
+    values, refused, notes = {}, [], list(file.notes)
+    for name, value in file.values.items():
         if name not in _HARMLESS or (name == "offline" and value is not True):
             refused.append(name)
         elif name == "rules" and (foreign := _foreign_folders(value)):
@@ -85,14 +82,12 @@ def _of_repository(path: str, *, allowed: bool) -> ConfigFile:
         else:
             values[name] = value
     if refused:
+        may = "a file found there may set only rules, and offline = true"
         trusted = config_file() or "the environment"
-        may = "rules, and offline = true"
-        notes.append(
-            f"{path}: {', '.join(refused)}: ignored, for a file found there may set only {may}; move it to {trusted}"
-        )
+        notes.append(f"{path}: {', '.join(refused)}: ignored, for {may}; move it to {trusted}")
     if "rules" in values:
         notes.append(f"the rules that {path} names are in force")
-    return ConfigFile(path, "obeyed", values, tuple(notes))
+    return file._replace(values=values, notes=tuple(notes))
 
 
 def _ignored(path: str, why: str) -> ConfigFile:

@@ -13,7 +13,7 @@ from logdiag import __version__
 from logdiag.agent.ask import Asker
 from logdiag.agent.connection import Connection
 from logdiag.agent.models import failure_of, load_model
-from logdiag.cli.config import rows
+from logdiag.cli.reference import setting_rows
 from logdiag.errors import AgentError
 from logdiag.settings import load_settings
 from tests.agent_helpers import NAME
@@ -25,7 +25,7 @@ def config(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> sub
     """Runs the command in a process of its own."""
     code = (
         "import sys\nimport click\n"
-        "from logdiag.cli.config import config\nfrom logdiag.errors import LogdiagError\n"
+        "from logdiag.cli.reference import config\nfrom logdiag.errors import LogdiagError\n"
         "try:\n    config(standalone_mode=False)\n"
         "except LogdiagError as error:\n    click.echo(f'logdiag: {error}', err=True); sys.exit(2)\n"
     )
@@ -148,7 +148,7 @@ def test_config_shows_each_value_and_its_origin(tmp_path: Path) -> None:
 def test_variables_of_other_providers_are_not_listed(tmp_path: Path) -> None:
     """Only what the model in force goes by."""
     settings = load_settings({"llm": "ollama:x"}, environ={}, folder=tmp_path)
-    listed = rows(settings, {"OPENAI_API_KEY": "x", "OLLAMA_HOST": "h", "HOME": "/"})
+    listed = setting_rows(settings, {"OPENAI_API_KEY": "x", "OLLAMA_HOST": "h", "HOME": "/"})
     assert [name for name, _, origin in listed if origin == "environment"] == ["OLLAMA_HOST"]
 
 
