@@ -36,7 +36,7 @@ def _kind_of_row(row: Row) -> str:
 
 
 def _paragraph(row: Row) -> str:
-    label, words = ("".join(text for text, _ in spans).strip() for spans in (row.label, row.spans))
+    label, words = row.label[0].strip(), "".join(text for text, _ in row.spans).strip()
     return f"**{_safe(label)}** {_safe(words)}".rstrip() if label else _safe(words)
 
 

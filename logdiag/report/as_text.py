@@ -23,19 +23,27 @@ _MOST_CHANGES = 5
 _ROWS_OF_THE_VERDICT = 4
 
 
+Span = tuple[str, str]
+"""A text and its style."""
+
+
 class Row(NamedTuple):
-    """One row: a label, under which further lines are indented, and spans of (text, style). The first span of a row
+    """One row: a label, under which further lines are indented, and spans, each with its style. The first span of a row
     `of_log` is a line of a log, which is cut, not wrapped."""
 
-    label: tuple[tuple[str, str], ...] = ()
-    spans: tuple[tuple[str, str], ...] = ()
+    label: Span
+    spans: tuple[Span, ...] = ()
     of_log: bool = False
 
     def __str__(self) -> str:
-        return "".join(text for text, _ in (*self.label, *self.spans)).rstrip()
+        return "".join(text for text, _ in (self.label, *self.spans)).rstrip()
 
 
-_BLANK = Row()
+def _row(label: str, style: str, *spans: Span, of_log: bool = False) -> Row:
+    return Row((label, style), spans, of_log)
+
+
+_BLANK = _row("", "")
 
 
 def document(diagnosis: Diagnosis) -> str:
@@ -55,7 +63,7 @@ def print_rows(rows: Iterable[Row], out: TextIO, *, colour: bool = True, repeat:
             console.print(line)
             printed += 1
     if repeat and printed + _ROWS_OF_THE_SHELL > console.height:
-        for line in _fitted(Row((), ((repeat, "bold"),)), console.width, wrap=True):
+        for line in _fitted(_row("", "", (repeat, "bold")), console.width, wrap=True):
             console.print(line)
 
 
@@ -64,7 +72,7 @@ def _fitted(row: Row, width: int, *, wrap: bool) -> Iterator[Text]:
     from rich.console import Console
     from rich.text import Text
 
-    label, body = Text.assemble(*row.label), Text.assemble(*row.spans)
+    label, body = Text.assemble(row.label), Text.assemble(*row.spans)
     if row.of_log:
         yield _cut_row(row, label, width)
         return
@@ -85,7 +93,7 @@ def _cut_row(row: Row, label: Text, width: int) -> Text:
 
     most = width // 2
     if label.cell_len > most:
-        label = Text("\u2026", style=row.label[0][1]) + label[len(label) - most + 1 :]
+        label = Text("\u2026", style=row.label[1]) + label[len(label) - most + 1 :]
     rest = Text.assemble(*row.spans[1:])
     (text, style), room = row.spans[0], max(width - label.cell_len - rest.cell_len, _NARROWEST)
     shown = Text(words.cut(text, room), style=style)
@@ -98,18 +106,18 @@ def report_rows(diagnosis: Diagnosis, *, verbose: bool = False) -> Iterator[Row]
     yield from _verdict_rows(diagnosis)
     if root := diagnosis.root_cause:
         yield _BLANK
-        yield Row((("Root cause  ", "bold"),), ((words.where(root), "cyan"), (f"  {root.rule}", "dim")))
+        yield _row("Root cause  ", "bold", (words.where(root), "cyan"), (f"  {root.rule}", "dim"))
         yield from _evidence_rows(root, diagnosis.evidence)
     changes = diagnosis.changes[: None if verbose else _MOST_CHANGES]
     yield from _section("New since the good run", map(_change_row, changes))
     yield from _section("Most suspicious lines", _suspect_rows(diagnosis))
     standings = words.standing_words(diagnosis) if verbose or diagnosis.kind else []
     group = f"  group {clean(diagnosis.collectives.group)}" if diagnosis.collectives else ""
-    yield from _section("Collective", (Row((("  ", ""),), ((standing, ""),)) for standing in standings), group)
+    yield from _section("Collective", (_row("  ", "", (standing, "")) for standing in standings), group)
     consequences = diagnosis.consequences if verbose else _folded(diagnosis.consequences)
     yield from _section("Consequences", map(_consequence_row, consequences))
     steps = enumerate(diagnosis.recovery.steps, 1)
-    yield from _section("Steps", (Row(((f"  {number}. ", ""),), ((clean(step), ""),)) for number, step in steps))
+    yield from _section("Steps", (_row(f"  {number}. ", "", (clean(step), "")) for number, step in steps))
     if diagnosis.failed:
         yield _dim("  Why: ", clean(diagnosis.recovery.why))
     yield from _section("Similar failures", map(_similar_row, diagnosis.similar))
@@ -125,8 +133,8 @@ def brief_rows(diagnosis: Diagnosis) -> Iterator[Row]:
     """The report in six rows at most: the verdict, what to do, where, the line itself or the suspicious ones."""
     verdict = list(_verdict_rows(diagnosis))[:_ROWS_OF_THE_VERDICT]
     if root := diagnosis.root_cause:
-        verdict.append(Row((("Root cause  ", "bold"),), ((words.where(root), "cyan"),)))
-        verdict.append(Row((("          > ", "dim"),), ((clean(root.text), ""),), of_log=True))
+        verdict.append(_row("Root cause  ", "bold", (words.where(root), "cyan")))
+        verdict.append(_row("          > ", "dim", (clean(root.text), ""), of_log=True))
     else:
         verdict += _suspect_rows(diagnosis)
     yield from verdict[:6]
@@ -137,44 +145,44 @@ def _section(title: str, rows: Iterable[Row], more: str = "") -> Iterator[Row]:
     for index, row in enumerate(rows):
         if index == 0:
             yield _BLANK
-            yield Row(((title, "bold"),), ((more, "dim"),))
+            yield _row(title, "bold", (more, "dim"))
         yield row
 
 
 def _dim(label: str, text: str) -> Row:
-    return Row(((label, "dim"),), ((text, "dim"),))
+    return _row(label, "dim", (text, "dim"))
 
 
 def _suspect_rows(diagnosis: Diagnosis) -> Iterator[Row]:
     for item in words.suspects_of(diagnosis):
-        yield Row(((f"  {words.where(item)}  ", "cyan"),), ((clean(item.text), ""),), of_log=True)
+        yield _row(f"  {words.where(item)}  ", "cyan", (clean(item.text), ""), of_log=True)
 
 
 def _change_row(item: Change) -> Row:
-    label = ((f"  {words.where(item)}  ", "cyan"),)
-    return Row(label, ((clean(item.text), ""), (f"  [{words.change_words(item)}]", "yellow")), of_log=True)
+    change = f"  [{words.change_words(item)}]"
+    return _row(f"  {words.where(item)}  ", "cyan", (clean(item.text), ""), (change, "yellow"), of_log=True)
 
 
 def _verdict_rows(diagnosis: Diagnosis) -> Iterator[Row]:
     """Whether it failed, why, what to do and when, what is lost, in five rows at most."""
     style = {True: "bold red", False: "bold green", None: "bold yellow"}[diagnosis.failed]
     advice = words.advice(diagnosis)
-    yield Row((), ((words.headline(diagnosis), style),))
-    yield Row((), ((clean(diagnosis.summary), "bold"),))
+    yield _row("", "", (words.headline(diagnosis), style))
+    yield _row("", "", (clean(diagnosis.summary), "bold"))
     if diagnosis.failed:
-        yield Row((("What to do  ", "bold"),), ((words.action_words(diagnosis.recovery), "yellow"),))
+        yield _row("What to do  ", "bold", (words.action_words(diagnosis.recovery), "yellow"))
     elif advice:
-        yield Row((), ((advice, ""),))
+        yield _row("", "", (advice, ""))
     if (diagnosis.failed or advice) and (when := words.times_words(diagnosis)):
-        yield Row((("When        ", "bold"),), ((when, ""),))
+        yield _row("When        ", "bold", (when, ""))
     if lost := words.lost_words(diagnosis):
-        yield Row((("Lost        ", "bold"),), ((lost, ""),))
+        yield _row("Lost        ", "bold", (lost, ""))
 
 
 def _consequence_row(item: Consequence) -> Row:
     ranks = f"  {words.rank_words(item.ranks)}" if item.ranks else ""
     text = f"{clean(item.reason)}  {clean(item.title)}"
-    return Row(((f"  {item.count:>5}x  ", "dim"),), ((text, ""), (ranks, "dim")))
+    return _row(f"  {item.count:>5}x  ", "dim", (text, ""), (ranks, "dim"))
 
 
 def _folded(consequences: tuple[Consequence, ...]) -> Iterator[Consequence]:
@@ -189,7 +197,7 @@ def _folded(consequences: tuple[Consequence, ...]) -> Iterator[Consequence]:
 
 def _similar_row(past: Similar) -> Row:
     text = f"{past.reason.value}  {clean(past.words)}."
-    return Row(((f"  {past.similarity:>4.0%}  ", "dim"),), ((text, ""), (f"  {clean(past.incident)}", "dim")))
+    return _row(f"  {past.similarity:>4.0%}  ", "dim", (text, ""), (f"  {clean(past.incident)}", "dim"))
 
 
 def _remarks(diagnosis: Diagnosis, *, verbose: bool) -> Iterator[Row]:
@@ -200,9 +208,8 @@ def _remarks(diagnosis: Diagnosis, *, verbose: bool) -> Iterator[Row]:
     if kinds_of_log:
         yield _dim("Read: ", kinds_of_log)
     if diagnosis.job:
-        yield _dim(
-            "Job:  ", clean(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in diagnosis.job.items()))
-        )
+        facts = (f"{name.replace('_', ' ')} {value}" for name, value in diagnosis.job.items())
+        yield _dim("Job:  ", clean(", ".join(facts)))
     for note in diagnosis.notes:
         yield _dim("Note: ", clean(note))
     if diagnosis.incident:
@@ -219,37 +226,37 @@ def _evidence_rows(root: RootCause, evidence: Sequence[Evidence]) -> Iterator[Ro
     before: Evidence | None = None
     for item in near:
         if before and item.role != "consequence" and item.line - before.line > 1:
-            yield Row(((f"    {'':>{width}} \u22ee", "dim"),), (("", ""),), of_log=True)
+            yield _row(f"    {'':>{width}} \u22ee", "dim", ("", ""), of_log=True)
         mark, style = (">", "bold red") if item.role == "root" else (" ", "dim")
         text = (clean(item.text), style if item.role == "root" else "")
-        yield Row(((f"  {mark} {item.line:>{width}} | ", style),), (text,), of_log=True)
+        yield _row(f"  {mark} {item.line:>{width}} | ", style, text, of_log=True)
         before = item
     for item in evidence:
         if item.source != root.source:
             address = f"    {clean(item.source)}:{item.line}  "
-            yield Row(((address, "cyan"),), ((clean(item.text), "dim"),), of_log=True)
+            yield _row(address, "cyan", (clean(item.text), "dim"), of_log=True)
 
 
 def digest_rows(digest: Digest, changes: Sequence[Change] = ()) -> Iterator[Row]:
     """Yields the rows of a digest: first what changed since a good run, then the lines worth reading, each with how
     many lines like it there are, then the receipt."""
     if changes:
-        yield Row((("New since the good run", "bold"),))
+        yield _row("New since the good run", "bold")
         yield from map(_change_row, changes)
     width = len(str(max((line.number for line in digest.lines), default=1)))
     source, last = None, 0
     for line in digest.lines:
         if line.source != source:
-            yield Row((), ((clean(line.source), "bold cyan"),))
+            yield _row("", "", (clean(line.source), "bold cyan"))
             source, last = line.source, line.number - 1
         if line.number > last + 1:
-            yield Row(((f"{'':>{width}} \u22ee", "dim"),))
+            yield _row(f"{'':>{width}} \u22ee", "dim")
         count = digest.counts.get(line.in_file)
         stands = f"  [{count:,} lines like this]" if count else ""
-        yield Row(((f"{line.number:>{width}} | ", "dim"),), ((clean(line.text), ""), (stands, "yellow")), of_log=True)
+        yield _row(f"{line.number:>{width}} | ", "dim", (clean(line.text), ""), (stands, "yellow"), of_log=True)
         last = line.number
     kept = len(digest.lines)
     receipt = f"{digest.total_lines:,} lines in, {kept:,} kept, {digest.total_lines - kept:,} left out:"
-    yield Row((), ((receipt, "bold"),))
+    yield _row("", "", (receipt, "bold"))
     for name, count in sorted(digest.dropped_by.items(), key=lambda item: -item[1]):
-        yield Row(((f"  {count:>12,}  ", ""),), ((name, ""),))
+        yield _row(f"  {count:>12,}  ", "", (name, ""))
