@@ -2,12 +2,12 @@
 
     python -m evals.ablation [CASES...] [--json PATH] [--forms]
 
-Each named decision, each kind of line and each condition in the code (evals/conditions.py) is switched off in turn over
-labelled cases. Counted are the answers that change without it (reason, root line, rank, failed) and how many of these
-the label calls better or worse with it. A log is read once; the judgement is asked again only where the special case
-had a say, in a fixed random sample of these, and no more once it is clear that it pays, or changes nothing. With `--forms` each case counts
-too behind the prefix of a journal, wrapped at 120 columns and without its last tenth. Cases of folders outside the
-repository are counted, never named.
+Each named decision, each kind of line and each condition in the code (evals/conditions.py) is switched off in turn
+over labelled cases. Counted are the answers that change without it (reason, root line, rank, failed) and how many of
+these the label calls better or worse with it. A log is read once; the judgement is asked again only where the special
+case had a say, in a fixed random sample of these, and no more once it is clear that it pays, or changes nothing. With
+`--forms` each case counts too behind the prefix of a journal, wrapped at 120 columns and without its last tenth.
+Cases of folders outside the repository are counted, never named.
 """
 
 from __future__ import annotations
