@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain, zip_longest
+from typing import NamedTuple
 
 from logdiag.agent.opinion import names_no_cause
 from logdiag.agent.view import LogView
@@ -34,15 +34,13 @@ _MOST_ROWS = 16
 _VARYING = re.compile(r"\b(?:0x[0-9a-f]+|[0-9a-f]{8,}(?:-[0-9a-f]{4,})*)\b|\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(NamedTuple):
     """What the model is shown: `lines` in the order of the logs; `counts`, how many lines a line stands for, if more
-    than one; `facts`, one sentence each; `tokens`, an estimate of all together."""
+    than one; `facts`, one sentence each."""
 
     lines: tuple[Line, ...]
     counts: Mapping[LineInFile, int]
     facts: tuple[str, ...]
-    tokens: int
 
 
 def evidence_of(diagnosis: Diagnosis, view: LogView, budget: int, job: Mapping[str, str] | None = None) -> Bundle:
@@ -61,16 +59,15 @@ def evidence_of(diagnosis: Diagnosis, view: LogView, budget: int, job: Mapping[s
         (0.88, _failures(digest.lines)),
         (1.0, (line for line in reversed(digest.lines) if line.in_file not in digest.counts)),
     )
-    lines, counts, spent = _chosen(digest, [(share * left, group) for share, group in groups])
-    return Bundle(lines, counts, facts, spent + budget - left)
+    return Bundle(*_chosen(digest, [(share * left, group) for share, group in groups]), facts)
 
 
 def _chosen(
     digest: Digest, groups: Iterable[tuple[float, Iterable[Line]]]
-) -> tuple[tuple[Line, ...], dict[LineInFile, int], int]:
+) -> tuple[tuple[Line, ...], dict[LineInFile, int]]:
     """The lines of the groups, each with the first line like it, until so many tokens as stand with the group are
-    spent: in the order of the logs, with the number of all lines like them, and the tokens. Of lines that differ only
-    in numbers the first few are taken."""
+    spent: in the order of the logs, with the number of all lines like them. Of lines that differ only in numbers the
+    first few are taken."""
     kept = Counter(map(_shape, digest.lines))
     first = {_shape(line): line for line in reversed(digest.lines)}
     taken: dict[LinePlace, Line] = {}
@@ -88,7 +85,7 @@ def _chosen(
             spent += cost
     many = {shape: max(digest.counts.get(first[shape].in_file, 0), kept[shape]) for shape in shown}
     counts = {first[shape].in_file: many[shape] for shape in shown if many[shape] > shown[shape]}
-    return tuple(taken[place] for place in sorted(taken)), counts, spent
+    return tuple(taken[place] for place in sorted(taken)), counts
 
 
 def tokens_of(text: str) -> int:

@@ -1,23 +1,19 @@
-"""Reads the agent's data beside this file: the forms of names (`identities.yaml`) and of secrets (`secrets.yaml`), the
-meanings of codes (`codes.yaml`), the form of an answer (`answer.yaml`) and the model's `instructions.txt`."""
+"""Reads what lies as data beside the code: forms of names and of secrets, tables, and a model's instructions."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 _PIECE = re.compile(r"%(\w+)%")
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """A pattern, of which the groups named `hides` and `hides` + "2" are hidden, and `lines` as examples."""
 
     hides: str
@@ -25,8 +21,7 @@ class Form:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Forms:
+class Forms(NamedTuple):
     """The content of a forms file: single patterns, lists of forms in order, and lists of words, each by name."""
 
     patterns: Mapping[str, re.Pattern[str]]
@@ -35,15 +30,16 @@ class Forms:
 
 
 @cache
-def data_of(file: str) -> dict[str, Any]:
-    """The mapping in a YAML file of this package."""
-    data: dict[str, Any] = yaml.safe_load(resources.files(__package__).joinpath(file).read_text(encoding="utf-8"))
+def data_of(file: str, beside: str = __file__) -> dict[str, Any]:
+    """The mapping in a YAML file beside a module."""
+    data: dict[str, Any] = yaml.safe_load(Path(beside).with_name(file).read_text(encoding="utf-8"))
     return data
 
 
-def instructions(file: Path) -> str:
-    """A model's instructions from a text file; each paragraph, which a blank line ends, becomes one line."""
-    return re.sub(r"(?<!\n)\n(?!\n)", " ", file.read_text(encoding="utf-8").strip())
+def instructions(file: str, beside: str = __file__) -> str:
+    """A model's instructions from a text file beside a module; each paragraph, which a blank line ends, becomes one
+    line."""
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", Path(beside).with_name(file).read_text(encoding="utf-8").strip())
 
 
 def read_forms(file: str) -> Forms:

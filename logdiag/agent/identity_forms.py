@@ -35,8 +35,7 @@ Hide = Callable[[str, str], str]
 def hide_identities(text: str, hide: Hide) -> str:
     """The text with hosts, users and addresses replaced by what `hide(kind, value)` returns; `kind` is one of KINDS, or
     `path` (the folder of a user, with the name)."""
-    text = _FORM["email"].sub(lambda match: match[0] if match[0].startswith("git@") else hide("email", match[0]), text)
-    text = _FORM["mac"].sub(lambda match: hide("mac", match[0]), text)
+    text = _without_forms("addresses", text, hide)
     text = _FORM["ipv6"].sub(lambda match: _ipv6(match[0], hide), text)
     text = _FORM["ipv4"].sub(lambda match: _ipv4(match, hide), text)
     text = _FORM["at_host"].sub(lambda match: _at_host(match, hide), text)
@@ -45,7 +44,6 @@ def hide_identities(text: str, hide: Hide) -> str:
     text = _without_forms("users", text, hide)
     text = _without_speakers(text, hide)
     text = _without_forms("hosts", text, hide)
-    text = _FORM["named"].sub(lambda match: _hide_host(match[0], hide), text)
     return _without_forms("others", text, hide)
 
 

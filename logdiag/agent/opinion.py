@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from logdiag.model import Diagnosis, Line, Reason, Support
 
@@ -33,8 +33,7 @@ def leaves_open(diagnosis: Diagnosis) -> bool:
     return not _DOUBTFUL.isdisjoint(diagnosis.supports)
 
 
-@dataclass(frozen=True, slots=True)
-class AgentSettings:
+class AgentSettings(NamedTuple):
     """How to ask: `model` as `provider:model`, `timeout` seconds for everything together, the number of `votes`, and
     the `budget` in tokens of log that the model is shown. `when` is `unsure` (where no cause is named) or `always`."""
 
@@ -45,8 +44,7 @@ class AgentSettings:
     when: str = "unsure"
 
 
-@dataclass(frozen=True, slots=True)
-class Opinion:
+class Opinion(NamedTuple):
     """What a model says broke first; every line that it cites was found in the log as quoted.
 
     `root` is None only with the reason `none`; `rank` is None where no line names it. `cause` and `would_prove` are
@@ -64,8 +62,7 @@ class Opinion:
     rank: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(NamedTuple):
     """What asking took. `steps` are `model` for a turn, the names of tools, and `refused` for an answer that was handed
     back, `refusals` why. `cost` is in the currency of the model's server, None where that does not say; `error` is why
     there is no opinion, empty when there is one."""
@@ -79,8 +76,7 @@ class Trace:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Consultation:
+class Consultation(NamedTuple):
     """The opinion, None when there is none; what asking took; notes for the reader; and the prompt as it was sent."""
 
     opinion: Opinion | None
@@ -109,7 +105,7 @@ def vote(opinions: Sequence[Opinion], asked: int) -> Opinion | None:
     best = max(agreeing, key=lambda opinion: (roots[_root(opinion)], opinion.confidence))
     mean = sum(opinion.confidence for opinion in agreeing) / agreed
     share = agreed / asked
-    return replace(best, confidence=round(mean if share >= UNITED else mean * share, 4), votes=asked, agreed=agreed)
+    return best._replace(confidence=round(mean if share >= UNITED else mean * share, 4), votes=asked, agreed=agreed)
 
 
 def _root(opinion: Opinion) -> tuple[int, int] | None:

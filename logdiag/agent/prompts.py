@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 from logdiag.agent.evidence import Bundle
 from logdiag.agent.forms import instructions
@@ -14,7 +13,7 @@ from logdiag.rules import ReasonEntry
 
 _NO_FAILURE = "no failure: the log shows that the job came to its end, or nothing that failed"
 
-_SYSTEM = instructions(Path(__file__).with_name("instructions.txt")) + "\n\nThe reasons:\n{reasons}"
+_SYSTEM = instructions("instructions.txt") + "\n\nThe reasons:\n{reasons}"
 _USER = """\
 What is known of the job:
 {facts}
@@ -31,8 +30,7 @@ INSTRUCTION_SENTENCES = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(NamedTuple):
     """The two messages that begin a conversation, as they leave the machine."""
 
     system: str

@@ -17,19 +17,7 @@ _SIGNS = re.compile("[\U000f0000-\U0010ffff]")
 PSEUDONYM = re.compile(rf"<(?P<kind>{'|'.join(KINDS)}|secret|text)-\d{{1,6}}>")
 """What stands for a name or a secret in a hidden text."""
 _FOREIGN = re.compile(f"{_SIGNS.pattern}|{PSEUDONYM.pattern}")
-_COUNTED = {
-    "host": "hosts",
-    "path": "paths",
-    "user": "users",
-    "ip": "addresses",
-    "mac": "addresses",
-    "email": "emails",
-    "name": "names",
-    "pod": "pods",
-    "bucket": "buckets",
-    "device": "devices",
-    "secret": "secrets",
-}
+_COUNTED = {kind: f"{kind}s" for kind in (*KINDS, "path", "secret")} | dict.fromkeys(("ip", "mac"), "addresses")
 # Values of these kinds are hidden wherever they occur again, all others only where a form matches.
 _LEARNT = ("host", "user", "name", "pod", "bucket")
 # A secret of so many characters is hidden wherever it occurs again, also where no word marks it as one.

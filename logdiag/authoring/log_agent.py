@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from logdiag.agent.ask import Asker, objects_in
@@ -49,7 +48,7 @@ _STAND_INS = {
     "email": "user@example.org",
 }
 
-_PROPOSE, _JUDGE = (instructions(Path(__file__).with_name(f"{name}_filters.txt")) for name in ("propose", "judge"))
+_PROPOSE, _JUDGE = (instructions(f"{name}_filters.txt", __file__) for name in ("propose", "judge"))
 
 
 class _Kind(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from logdiag.agent.forms import data_of
 from logdiag.errors import RuleError
 from logdiag.memory.documents import printable
 from logdiag.memory.incident import Helped, Incident, masked
@@ -39,27 +40,15 @@ class Proposal:
     votes: int = 0
 
 
-MASKS = {
-    "<n>": (r"\d{1,20}(?:\.\d{1,20})?", "7", "1204481"),
-    "<hex>": (r"(?:0x)?[0-9a-fA-F]{1,64}", "0x7f3a12c0", "0x55d01e80f2"),
-    "<id>": (r"[0-9a-fA-F-]{36}", "3f2b8c1e-5a7d-4e90-b1c2-9d8e7f6a5b4c", "c81d4e2e-bcf2-11e6-869b-7df92533d2db"),
-    "<pci>": (r"(?:PCI:)?[0-9a-fA-F:.]{7,20}", "0000:3b:00", "0000:c1:00"),
-    "<time>": (r"[0-9TZ:., -]{8,40}", "2026-01-05 09:10:11", "2026-10-25 23:59:01"),
-    "<address>": (r"\d{1,3}(?:\.\d{1,3}){3}", "192.0.2.17", "198.51.100.203"),
-    "<url>": (
-        r"[A-Za-z0-9]{2,6}://[^\s'\"<>)\]]{1,400}", "https://example.org/a/b", "https://example.net/other/place"
-    ),
-    "<path>": (r"[~.]{0,2}/[\w.@+%=:/-]{1,400}", "/data/run/part", "/srv/jobs/other/place"),
-}  # fmt: skip
-"""For each mask a pattern of what it stands for, and two made-up values for examples. The second `<n>` is long, since
-masking keeps a short number after words such as `error`."""
+MASKS: dict[str, list[str]] = data_of("masks.yaml", __file__)
+"""For each mask a pattern of what it stands for, and two made-up values for examples."""
 _PARTS = re.compile(f"({MASK.pattern})")
 
 
 def example_of(signature: str, variant: int = 0) -> str:
     """A line whose masked form is the signature, with made-up values, of which there are two variants (0 and 1)."""
     order = (1 + variant, 2 - variant)
-    filled = ["".join(MASKS.get(part, (part,) * 3)[index] for part in _PARTS.split(signature)) for index in order]
+    filled = ["".join(MASKS.get(part, [part] * 3)[index] for part in _PARTS.split(signature)) for index in order]
     return next((text for text in filled if masked(text) == signature), filled[0])
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from logdiag.agent.ask import Asker, objects_in
@@ -29,7 +28,7 @@ _MOST_CONTEXT = 60
 _LONGEST_PATTERN = 400
 _LONGEST_WORDS = 400
 
-_SYSTEM = instructions(Path(__file__).with_name("draft_rule.txt"))
+_SYSTEM = instructions("draft_rule.txt", __file__)
 _ASKED_FOR = "the JSON object asked for, with a title, a why and a pattern"
 _EXPLAINABLE = frozenset(item.value for item in Reason if item is not Reason.NONE)
 

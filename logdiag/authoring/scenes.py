@@ -8,45 +8,27 @@ from copy import copy
 from functools import cache, partial
 from typing import Any, NamedTuple
 
+from logdiag.agent.forms import data_of
 from logdiag.model import Role
 from logdiag.pipeline import diagnose
 from logdiag.rules.book import RuleBook
 from logdiag.rules.schema import Rule
 from logdiag.rules.tables import Problem, problem_at
 
-_WORK = tuple(f"step: {number} loss: 2.99 lr: 1e-04" for number in (1, 2, 3))
-_CALM = (
-    "2026-11-20 10:00:00 INFO trainer: loading the shards",
-    "2026-11-20 10:00:02 INFO trainer: building the model",
-    "2026-11-20 10:00:03 INFO trainer: ready",
-)
-_RAISED = ("Traceback (most recent call last):", '  File "/srv/job/train.py", line 88, in <module>', "KeyError: 'a'")
-_MISSING = ("FileNotFoundError: [Errno 2] No such file or directory: '/data/x'",)
-_STARTING = ("n1:1:2 [0] NCCL INFO init.cc:1089 -> 3",)
+_EXAMPLE = "<example>"
 _MOST_OF_A_REASON = 4
-
-_Lines = tuple[str, ...]
 
 
 class _Scene(NamedTuple):
-    """What stands around an example, and the job's exit status."""
+    """A log, and the job's exit status; `_EXAMPLE` stands in the log for a rule's example."""
 
-    before: _Lines = ()
-    after: _Lines = ()
+    log: str
     exit_code: int | None = None
 
 
-_SCENES = (
-    _Scene(after=_CALM),
-    _Scene(after=_CALM, exit_code=1),
-    _Scene(after=_MISSING),
-    _Scene(after=_WORK),
-    _Scene(after=_RAISED),
-    _Scene(before=_WORK),
-    _Scene(before=_RAISED),
-    _Scene(before=_RAISED + _WORK),
+_AROUND, _ALONE = (
+    [_Scene(**scene) for scene in data_of("scenes.yaml", __file__)[name]] for name in ("around", "alone")
 )
-_ALONE = (_Scene(exit_code=1), _Scene(before=_WORK, exit_code=1), _Scene(before=_STARTING, exit_code=1))
 
 
 class _Answer(NamedTuple):
@@ -73,38 +55,36 @@ def _problems_of_rule(book: RuleBook, index: int) -> Iterator[Problem]:
     problem = partial(problem_at, rule.file, rule.id)
 
     @cache
-    def answer(lines: _Lines, exit_code: int | None) -> _Answer:
-        return _answer(lines, exit_code, book)
+    def answer(scene: _Scene) -> _Answer:
+        return _answer(scene, book)
 
     for written in rule.scenes:
-        actual = answer(tuple(written["log"].splitlines()), None)
+        actual = answer(_Scene(written["log"]))
         if (actual.failed, actual.reason, actual.root) != tuple(written["answer"].values()):
             what = f"the scene {written['about']!r} is answered {actual.failed}, {actual.reason}, line {actual.root}"
             yield problem(written["about"], what, "mend the rule or the scene")
-    if book.roles[index] is Role.CAUSE and not any(
-        answer(log, code).rule == rule.id for log, code in _logs(rule, _ALONE)
-    ):
+    if book.roles[index] is Role.CAUSE and not any(answer(scene).rule == rule.id for scene in _with(rule, _ALONE)):
         yield problem("fires", "no example alone is a failed job's cause", "add a whole line, as it is printed")
     for field, others, without in _fields_to_prove(rule, book):
         changed = copy(book)
         changed.rules = (*book.rules[:index], without, *book.rules[index + 1 :])
-        scenes = [*_logs(rule, others), *((tuple(item["log"].splitlines()), None) for item in rule.scenes)]
-        if all(answer(log, code) == _answer(log, code, changed) for log, code in scenes):
+        scenes = [*_with(rule, others), *(_Scene(written["log"]) for written in rule.scenes)]
+        if all(answer(scene) == _answer(scene, changed) for scene in scenes):
             key = field.split(":")[0]
             yield problem(key, f"{field} changes no answer", "remove it, or add a scene where it counts")
 
 
-def _fields_to_prove(rule: Rule, book: RuleBook) -> Iterator[tuple[str, tuple[_Scene, ...], Rule]]:
+def _fields_to_prove(rule: Rule, book: RuleBook) -> Iterator[tuple[str, list[_Scene], Rule]]:
     """Each field of a rule that needs proof, the scenes that may prove it, and the rule without it."""
     for field in ("goes_on", "ends", "closes"):
         without: dict[str, Any] = {field: False}
         if getattr(rule, field):
-            yield field, _SCENES, rule._replace(**without)
+            yield field, _AROUND, rule._replace(**without)
     if rule.action_before_progress:
         yield "action_before_progress", _ALONE, rule._replace(action_before_progress=None)
     for reason in rule.explains:
         less = rule._replace(explains=tuple(other for other in rule.explains if other != reason))
-        yield f"explains: {reason}", tuple(_beside(rule, reason, book)), less
+        yield f"explains: {reason}", list(_beside(rule, reason, book)), less
 
 
 def _beside(rule: Rule, reason: str, book: RuleBook) -> Iterator[_Scene]:
@@ -117,18 +97,19 @@ def _beside(rule: Rule, reason: str, book: RuleBook) -> Iterator[_Scene]:
     ]
     for role in (Role.CAUSE, Role.SYMPTOM):
         for other in [other for other in of_reason if other.role == role.value][:_MOST_OF_A_REASON]:
-            yield _Scene(before=(other.fires[0],), exit_code=1)
-            yield _Scene(after=(other.fires[0],), exit_code=1)
+            yield _Scene(f"{other.fires[0]}\n{_EXAMPLE}\n", exit_code=1)
+            yield _Scene(f"{_EXAMPLE}\n{other.fires[0]}\n", exit_code=1)
 
 
-def _logs(rule: Rule, scenes: tuple[_Scene, ...]) -> Iterator[tuple[_Lines, int | None]]:
+def _with(rule: Rule, scenes: list[_Scene]) -> Iterator[_Scene]:
+    """The scenes with each example of a rule in them."""
     for example in rule.fires:
         for scene in scenes:
-            yield (*scene.before, *example.rstrip("\n").split("\n"), *scene.after), scene.exit_code
+            yield scene._replace(log=scene.log.replace(_EXAMPLE, example.rstrip("\n")))
 
 
-def _answer(lines: _Lines, exit_code: int | None, book: RuleBook) -> _Answer:
-    diagnosis = diagnose("\n".join((*lines, "")).encode(), rules=book, memory=False, exit_code=exit_code)
+def _answer(scene: _Scene, book: RuleBook) -> _Answer:
+    diagnosis = diagnose(scene.log.encode(), rules=book, memory=False, exit_code=scene.exit_code)
     root = diagnosis.root_cause
     return _Answer(
         diagnosis.failed,

@@ -113,7 +113,7 @@ def add_command(store: Store, rules: tuple[str, ...], by: str | None, form: str,
 @_on_store
 def confirm_command(store: Store, identity: str, outcome: Helped | None, by: str | None) -> None:
     """Say that the reason and the remedy of an incident are right."""
-    changed = store.confirm(identity, by or _person(), outcome)
+    changed = store.correct(identity, by=by or _person(), outcome=outcome)
     remedy = f", remedy {changed.remedy}" if changed.remedy else ""
     confirmed = f"{changed.reason.value}, {_action_words(changed)}{remedy}, {changed.outcome.value}"
     say(f"{changed.id}: {confirmed}, confirmed by {changed.confirmed_by}")

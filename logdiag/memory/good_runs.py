@@ -20,7 +20,6 @@ from logdiag.settings.cache import replace_file
 # A line's hash, and how often it was printed.
 _ROW = struct.Struct(f">{HASH_BYTES}sI")
 _MOST_BYTES = 16_384
-_MOST_ROWS = _MOST_BYTES // _ROW.size
 _MOST_TIMES = (1 << 32) - 1
 
 
@@ -41,29 +40,21 @@ def kept_good_run(memory: StoreOrPlace, name: str) -> tuple[GoodRun, str] | None
 def kept_as_good(memory: StoreOrPlace, name: str, good: GoodRun, answer: Diagnosis) -> Diagnosis:
     """Stores the good run of the job `name`; returns the answer with a note that it is kept, or why not."""
     note = f"kept as the latest good run of {name}"
-    try:
-        _keep(memory, name, good)
-    except MemoryStoreError as error:
-        note = f"not kept as a good run: {error}"
-    return replace(answer, notes=(*answer.notes, note))
-
-
-def _keep(memory: StoreOrPlace, name: str, good: GoodRun) -> None:
-    """Stores a good run. Raises MemoryStoreError if it cannot be written, or has more kinds of lines than are kept:
-    against a part of a run every other line would seem new."""
-    if len(good.counts) > _MOST_ROWS:
-        raise MemoryStoreError(
-            f"{name}: its log has {len(good.counts):,} kinds of lines and at most {_MOST_ROWS:,} are kept; "
-            "give the log with --baseline"
-        )
-    path = _path(memory, name)
     rows = b"".join(_ROW.pack(line, min(count, _MOST_TIMES)) for line, count in sorted(good.counts.items()))
+    # Against a part of a run every other line would seem new.
+    if len(rows) > _MOST_BYTES:
+        kinds = f"{len(good.counts):,} kinds of lines and at most {_MOST_BYTES // _ROW.size:,} are kept"
+        note = f"not kept as a good run: {name}: its log has {kinds}; give the log with --baseline"
+        return replace(answer, notes=(*answer.notes, note))
     try:
+        path = _path(memory, name)
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         replace_file(path, rows)
+    except MemoryStoreError as error:
+        note = f"not kept as a good run: {error}"
     except OSError as error:
-        why = f"{path}: cannot be written ({error.strerror}); name another place with --memory"
-        raise MemoryStoreError(why) from error
+        note = f"not kept as a good run: {path}: cannot be written ({error.strerror}); name another place with --memory"
+    return replace(answer, notes=(*answer.notes, note))
 
 
 def _path(memory: StoreOrPlace, name: str) -> str:

@@ -150,10 +150,6 @@ class Store:
             scored += self._corpus.nearest(query, k, self._vectors_by)
         return tuple(sorted(scored, key=lambda item: -item[0])[:k])
 
-    def confirm(self, identity: str, by: str, outcome: Helped | None = None) -> Incident:
-        """Records that `by` confirms reason and remedy, and whether the remedy helped."""
-        return self.correct(identity, outcome=outcome, by=by)
-
     def correct(
         self,
         identity: str,
@@ -165,8 +161,8 @@ class Store:
         cause: str | None = None,
         outcome: Helped | None = None,
     ) -> Incident:
-        """Replaces the fields that are not None, and confirms the others. A new reason clears action, cause, remedy and
-        outcome, a new remedy clears the outcome, unless they are replaced too."""
+        """Replaces the fields that are not None, and confirms the others, which may be all: `by` says so. A new reason
+        clears action, cause, remedy and outcome, a new remedy clears the outcome, unless they are replaced too."""
         if not by.strip():
             raise MemoryStoreError(f"{identity}: confirmed by nobody; say who confirms it")
         _refuse_shipped(identity)

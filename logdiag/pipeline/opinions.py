@@ -5,7 +5,7 @@ the action, and never makes automatic what was for a person."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from logdiag.errors import MemoryStoreError
@@ -137,7 +137,7 @@ def consulted(
         notes.append(f"the model {settings.model} {verdict}: {opinion.cause}")
     trace = consultation.trace
     answer = after or before
-    stats = {**answer.stats, "agent": asdict(trace), "tokens": trace.tokens_in + trace.tokens_out, "cost": trace.cost}
+    stats = {**answer.stats, "agent": trace._asdict(), "tokens": trace.tokens_in + trace.tokens_out, "cost": trace.cost}
     return replace(answer, notes=tuple(notes), stats=stats)
 
 

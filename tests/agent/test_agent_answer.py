@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -161,7 +160,7 @@ def test_the_majority_decides_and_two_of_three_are_as_sure_as_one_alone() -> Non
         opinion_of(Reason.OTHERS, 46, 1),
         opinion_of(Reason.KEY_ERROR, 46, 0.9),
     ]
-    assert vote(said, 3) == replace(said[2], confidence=0.75, votes=3, agreed=2)
+    assert vote(said, 3) == said[2]._replace(confidence=0.75, votes=3, agreed=2)
 
 
 def test_of_the_same_reason_the_line_that_most_name_is_the_root() -> None:

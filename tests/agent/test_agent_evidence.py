@@ -40,9 +40,10 @@ def demo(book: RuleBook) -> Diagnosis:
 
 @pytest.mark.parametrize("budget", [500, 1500, 6000, 20_000])
 def test_the_bundle_keeps_to_its_budget_and_holds_the_root(demo: Diagnosis, budget: int) -> None:
-    """However small the budget, the root line and the last line are in it."""
+    """However small the budget, the root line and the last line are in it; only the marks of gaps come on top."""
     bundle = evidence_of(demo, view_of(demo, DEMO), budget)
-    assert bundle.tokens <= budget
+    rows = Channel(Redactor(), "abc").rows(bundle.lines, bundle.counts).split("\n")
+    assert tokens_of("\n".join([*bundle.facts, *(row for row in rows if row != "...")])) <= budget
     assert demo.root_cause is not None
     numbers = [line.number for line in bundle.lines]
     assert demo.root_cause.line in numbers
@@ -204,7 +205,7 @@ def test_the_prompt_fences_everything_that_comes_from_the_job(demo: Diagnosis, b
 
 def test_every_reason_is_explained_to_the_model(book: RuleBook) -> None:
     """With what it means, under its category."""
-    rows = prompt_of(Bundle((), {}, (), 0), Channel(Redactor(), "abc"), 8, book.reasons).system.split("\n")
+    rows = prompt_of(Bundle((), {}, ()), Channel(Redactor(), "abc"), 8, book.reasons).system.split("\n")
     told = {reason: next(row for row in rows if row.startswith(f"- {reason.value}: ")) for reason in Reason}
     assert all(len(row) > len(f"- {reason.value}: ") + 8 for reason, row in told.items())
     assert told[Reason.PERMISSION_ERROR] == "- PermissionError: permission denied"

@@ -171,7 +171,7 @@ def test_a_poisoned_row_ends_no_diagnosis(memory: Path, tmp_path: Path) -> None:
     log = network_log(tmp_path, "run7.log", node="node-11", rank=6, started=100)
     bad = answer("--remember", log)["incident"]
     with open_store(memory, shipped=False) as store:
-        store.confirm(bad, by="mira")
+        store.correct(bad, by="mira")
         good = store.add(incident("lattice of the mixer lost its quorum", Reason.OS_ERROR, confirmed_by="mira"))
     with sqlite3.connect(memory / "incidents.db") as connection:
         connection.execute("UPDATE incidents SET document = ?, signature = x'ff00' WHERE id = ?", ("[" * 100_000, bad))
@@ -226,7 +226,7 @@ def test_an_import_decides_nothing_before_it_is_confirmed_here(book: RuleBook, t
         from logdiag.memory.nodes import node_records
 
         assert node_records(store, nodes=100) == ()
-        store.confirm("i-22222220", by="mira")
+        store.correct("i-22222220", by="mira")
         assert diagnose(log, rules=book, memory=store).reason is Reason.S3_STORAGE_ERROR
 
 

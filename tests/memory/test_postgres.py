@@ -122,7 +122,7 @@ def test_it_does_what_sqlite_does(store: Store, address: str, tmp_path: Path) ->
     assert store.list(node="n1") == store.list(reason=Reason.ECC_ERROR) == (a,)
     assert store.list(since="2026-11-02", limit=1) == (b,)
     assert store.by_fingerprint(a.fingerprint) == (a,)
-    confirmed = store.confirm(a.id, "mira", Helped.WORKED)
+    confirmed = store.correct(a.id, by="mira", outcome=Helped.WORKED)
     assert confirmed == replace(a, confirmed_by="mira", outcome=Helped.WORKED, history=confirmed.history)
     assert [entry.by for entry in confirmed.history] == ["mira"]
     assert store.correct(b.id, by="mira", remedy="r").remedy == "r"
@@ -143,7 +143,7 @@ def test_it_does_what_sqlite_does(store: Store, address: str, tmp_path: Path) ->
     assert store.get(a.id).remedy == "better"
     store.forget(a.id)
     assert store.count() == 1
-    for refused in (lambda: store.get(a.id), lambda: store.forget(a.id), lambda: store.confirm(a.id, "mira")):
+    for refused in (lambda: store.get(a.id), lambda: store.forget(a.id), lambda: store.correct(a.id, by="mira")):
         with pytest.raises(MemoryStoreError, match="no such incident"):
             refused()
 
@@ -190,7 +190,7 @@ store = open_store(sys.argv[1], embedder=letters(), shipped=False)
 base = int(sys.argv[2])
 for number in range(base, base + 20):
     added = store.add(incident(text_of(number)))
-    store.confirm(added.id, "tester")
+    store.correct(added.id, by="tester")
     print(added.id, flush=True)
     if number % 10 == 0:
         store.nearest(text_of(number), 3)

@@ -122,7 +122,7 @@ def test_a_confirmation_that_agrees_with_the_rules_leaves_them_the_verdict(book:
     """What rules and memory both say is the rules' answer."""
     lines = [*steps(1, 20), *traceback_of("ZeroDivisionError: division by zero")]
     first = diagnose(log_of(*lines), rules=book, memory=store, remember=True)
-    store.confirm(first.incident, by="mira")
+    store.correct(first.incident, by="mira")
     again = said(book, store, *lines)
     assert (again.decided_by, again.reason) == ("rules", first.reason)
     assert again.similar[0].incident == first.incident

@@ -102,7 +102,7 @@ def test_exactly_this_failure_is_found_by_its_fingerprint(store: Store) -> None:
 def test_confirming_says_who_and_whether_it_helped(store: Store) -> None:
     """The very next look shows it, from another connection too."""
     added = store.add(incident("widget"))
-    confirmed = store.confirm(added.id, "mira", Helped.WORKED)
+    confirmed = store.correct(added.id, by="mira", outcome=Helped.WORKED)
     history = confirmed.history
     assert confirmed == replace(added, confirmed_by="mira", outcome=Helped.WORKED, history=history)
     assert [(one.by, one.what) for one in history] == [("mira", "corrected: outcome unknown -> worked")]
@@ -125,7 +125,7 @@ def test_another_reason_keeps_nothing_of_the_old_one(store: Store) -> None:
     )
     assert (given.action, given.cause, given.remedy) == (Action.FIX_AND_RESUBMIT, "x", "")
     with pytest.raises(MemoryStoreError, match="confirmed by nobody; say who"):
-        store.confirm(added.id, " ")
+        store.correct(added.id, by=" ")
 
 
 def test_a_remedy_can_be_emptied_and_replaced(store: Store) -> None:
@@ -200,7 +200,7 @@ def test_an_unknown_id_is_one_sentence(store: Store, identity: str) -> None:
         store.get(identity)
     if not identity.startswith("corpus/"):
         with pytest.raises(MemoryStoreError, match="no such incident"):
-            store.confirm(identity, "mira")
+            store.correct(identity, by="mira")
         with pytest.raises(MemoryStoreError, match="no such incident"):
             store.forget(identity)
 
@@ -304,7 +304,7 @@ def test_shipped_incidents_lie_under_every_store(tmp_path: Path) -> None:
     assert [round(score, 2) for score, _ in nearest] == [1.0, 1.0]
     for refused in (
         lambda: store.forget(shipped.id),
-        lambda: store.confirm(shipped.id, "mira"),
+        lambda: store.correct(shipped.id, by="mira"),
         lambda: store.add(shipped),
     ):
         with pytest.raises(MemoryStoreError, match="cannot be changed; add an incident of your own"):

@@ -36,7 +36,7 @@ nearest = Nearest(store._database, letters())
 base, count = int(sys.argv[2]), int(sys.argv[3])
 for number in range(base, base + count):
     added = store.add(incident(text_of(number), node=f"n{base}"))
-    store.confirm(added.id, "tester")
+    store.correct(added.id, by="tester")
     print(added.id, flush=True)
     if number % 4 == 0:
         assert nearest.catch_up(math.inf)
@@ -71,7 +71,7 @@ nearest = Nearest(store._database, letters())
 base = int(sys.argv[2])
 for number in range(base, base + 200):
     added = store.add(incident(text_of(number)))
-    store.confirm(added.id, "tester")
+    store.correct(added.id, by="tester")
     print(added.id, flush=True)
     nearest.catch_up(math.inf)
 """

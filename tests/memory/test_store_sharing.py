@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Store:
 def test_export_and_import_carry_everything(store: Store, tmp_path: Path) -> None:
     """What one exported oneself; a second import changes nothing."""
     store.add(incident("a", window=("x",), job={"name": "j"}, node="n", cause="c", remedy="r"))
-    store.confirm(store.add(incident("b")).id, "mira", Helped.WORKED)
+    store.correct(store.add(incident("b")).id, by="mira", outcome=Helped.WORKED)
     text = io.StringIO()
     assert store.export(text) == 2
     other = letters_store(tmp_path / "other")
@@ -72,14 +72,14 @@ def test_an_import_keeps_what_is_confirmed_and_then_what_is_newer(
 def test_what_others_confirmed_is_not_confirmed_here(store: Store) -> None:
     """It says where it came from and who had confirmed it there, is never taken before one's own word, and is
     knowledge when it is confirmed here."""
-    ours = store.confirm(store.add(incident("widget", Reason.OS_ERROR)).id, "mira")
+    ours = store.correct(store.add(incident("widget", Reason.OS_ERROR)).id, by="mira")
     line = line_of(confirmed_by="eve", changed_at=LATE)
     store.import_([line, line_of(id=ours.id, confirmed_by="eve", changed_at=LATE)], "theirs.jsonl")
     foreign = store.get("i-22222222")
     assert (foreign.confirmed_by, foreign.imported) == ("", "theirs.jsonl, confirmed there by eve")
     assert store.get(ours.id) == ours
     assert store.known([foreign.fingerprint]) == {foreign.fingerprint: (ours,)}
-    store.confirm(foreign.id, "mira")
+    store.correct(foreign.id, by="mira")
     assert foreign.id in {item.id for item in store.known([foreign.fingerprint])[foreign.fingerprint]}
     assert "imported from theirs.jsonl" in store.get(foreign.id).history[0].what
 
@@ -132,7 +132,7 @@ BAD_ROWS = {
 def test_a_bad_row_spoils_nothing_but_itself(store: Store, document: object) -> None:
     """Lists, searches, statistics and exports go on without it, and say which it is; it can be forgotten."""
     bad, good = store.add(incident(text_of(1), node="n1")), store.add(incident(text_of(2), node="n1"))
-    store.confirm(bad.id, "mira")
+    store.correct(bad.id, by="mira")
     store.nearest(text_of(1))
     with sqlite3.connect(Path(store.place, "incidents.db")) as connection:
         connection.execute("UPDATE incidents SET document = ?, reason = 'Bad' WHERE id = ?", (document, bad.id))
