@@ -2,12 +2,12 @@
 
     python -m evals.ablation [CASES...] [--json PATH] [--forms]
 
-Each named decision, each kind of line and each condition in the code (evals/conditions.py) is switched off in turn over
-labelled cases. Counted are the answers that change without it (reason, root line, rank, failed) and how many of these
-the label calls better or worse with it. A log is read once; the judgement is asked again only where the special case
-had a say, in a fixed random sample of these, and no more once it is clear that it pays. With `--forms` each case counts
-too behind the prefix of a journal, wrapped at 120 columns and without its last tenth. Cases of folders outside the
-repository are counted, never named.
+Each named decision, each kind of line and each condition in the code (evals/conditions.py) is switched off in turn
+over labelled cases. Counted are the answers that change without it (reason, root line, rank, failed) and how many of
+these the label calls better or worse with it. A log is read once; the judgement is asked again only where the special
+case had a say, in a fixed random sample of these, and no more once it is clear that it pays, or changes nothing. With
+`--forms` each case counts too behind the prefix of a journal, wrapped at 120 columns and without its last tenth.
+Cases of folders outside the repository are counted, never named.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ _MOST_NAMED = 3
 _PAYS = 8
 # So many cases at most are asked of a special case in each process: they are drawn by chance, the same in each run.
 _MOST_ASKED = 400
+# A special case that changed none of so many answers is not asked further: it decides next to nothing.
+_IDLE = 120
 _PROCESSES = 2
 _FIELDS = ("reason", "root", "rank", "failed")
 
@@ -171,7 +173,7 @@ def _row(special: Special, read: Sequence[Read], book: RuleBook) -> dict[str, An
             count["worse"] += gained < 0
             both = zip(_FIELDS, said.answer, one.said.answer, strict=True)
             count.update(field for field, now, was in both if now != was)
-        if count["better"] + count["fails"] - count["worse"] >= _PAYS:
+        if count["better"] + count["fails"] - count["worse"] >= _PAYS or (asked == _IDLE and not count["changed"]):
             break
     columns = ("asked", "changed", *_FIELDS, "fails", "better", "worse")
     counts = {column: count[column] for column in columns}

@@ -27,6 +27,8 @@ FEW_LINES_OF_CALM = 2
 _AS_BEFORE, _LOOKED_AT = 8, 100
 # So many ordinary lines between two of the same words show that the job worked after the first of these.
 _MUCH_CALM = 8
+# So many lines of a scheduler's record may follow the one that names its job.
+_LINES_OF_A_RECORD = 8
 # So many plain lines after one without a level show that the program went on.
 _MUCH = 20
 # step 60/60   iteration       60/      60
@@ -47,7 +49,8 @@ Habit = tuple[int, "int | None", str, str]
 class Timeline(NamedTuple):
     """One case over time. `failed` is what the caller knows of the job's end, None if nothing.
 
-    `steps` are by (stream, rank): rank None holds all steps of the stream, -1 those that name none. `calm` are
+    `steps` are by (stream, rank): rank None holds all steps of the stream, -1 those that name none. `jobs` are the
+    lines by which a scheduler says of which of its jobs they and the next lines are. `calm` are
     ordinary log lines, `ends` clean ends, `proven_ends` those that do not rest on words which a script prints whatever
     happened. `habits` are faults that come back with steps in between, with the position up to which they were
     recovered from. `back` are reports that a machine's part works again. `ending` is how it ends, whatever its words.
@@ -58,6 +61,7 @@ class Timeline(NamedTuple):
     empty: bool
     finished: bool
     printed: Mapping[int, Sequence[Line]]
+    jobs: Mapping[int, Sequence[Told]]
     steps: Steps
     calm: Positions
     ends: Positions
@@ -93,10 +97,22 @@ class Timeline(NamedTuple):
         ranks = self.ranks_at_end.get(line.stream, frozenset())
         if line.rank is not None and line.rank not in ranks and len(ranks) > 1:
             return None
-        ends, proven = self.ends.get(line.stream, ()), self.proven_ends.get(line.stream, ())
+        ends, proven = self._of_its_job(self.ends, line), self._of_its_job(self.proven_ends, line)
         if ends and ends[-1] > line.position and (ends[0] < line.position or self.steps_after(line)):
             return ends[-1]
         return proven[-1] if proven and proven[-1] > line.position else None
+
+    def _of_its_job(self, ends: Positions, line: Line) -> Sequence[int]:
+        """The ends in a line's stream but for those of other jobs: a scheduler's log tells of several."""
+        found, job = ends.get(line.stream, ()), self._job(line.stream, line.position)
+        return [end for end in found if self._job(line.stream, end) in (None, job)] if job else found
+
+    def _job(self, stream: int, position: int) -> str | None:
+        """The job that a scheduler's line names, or the record to which the line belongs; None for none."""
+        named = self.jobs.get(stream, ())
+        index = bisect_right(named, position, key=lambda told: told.line.position)
+        near = index > 0 and position - named[index - 1].line.position <= _LINES_OF_A_RECORD
+        return named[index - 1].facts["job"] if near else None
 
     def stopped_after_its_end(self, line: Line) -> bool:
         """Whether a line comes after the job's clean end, in the smaller part of the log or in one without steps, such
@@ -164,6 +180,7 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed
         empty=survey.total_lines == 0,
         finished=bool(finished),
         printed=printed,
+        jobs=_grouped((told.line.stream, told) for told in kinds.told("job")),
         steps=steps,
         calm=_positions(line for line in survey.lines if line.level in _ORDINARY and line.place not in failing),
         ends=ends,
