@@ -37,21 +37,44 @@ class Member:
 
 @dataclass
 class Archive:
-    """The logs of an archive; `problems` are sentences on what of it cannot be read."""
+    """The logs of an archive of this `kind` (`tar` or `zip`); `problems` are sentences on what of it cannot be read.
 
-    open_file: Callable[[], BinaryIO]
+    Reading ends at `until` (seconds of the monotonic clock); half of the time until then may go into the list of logs.
+    """
+
     kind: str
+    open_file: Callable[[], BinaryIO]
     until: float
     members: list[Member] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     _opened: _Tar | _Zip | None = None
+
+    def __post_init__(self) -> None:
+        now = time.monotonic()
+        try:
+            with closing(self._reader(now + (self.until - now) / 2, _MOST_PASSED_BYTES)) as listed:
+                for count, member in enumerate(listed.members()):
+                    if count >= _MOST_MEMBERS or len(self.members) >= _MOST_LOGS:
+                        most = f"more than {_MOST_LOGS:,} logs, or {_MOST_MEMBERS:,} files"
+                        self.problems.append(f"{most}; the rest was not read")
+                        break
+                    if isinstance(member, str):
+                        self.problems.append(member)
+                    elif is_log(member.name):
+                        self.members.append(member)
+        except SourceError:
+            raise
+        except Exception as error:  # whatever a broken archive leads its reader to
+            self.problems.append(f"breaks off ({error})")
+        if self.kind == "zip":
+            self.members.sort(key=lambda member: in_order(member.name))
 
     @contextmanager
     def open(self, member: Member) -> Iterator[Any]:
         """An open file over one log. Raises OSError, EOFError or what else a torn archive makes its readers raise."""
         if isinstance(self._opened, _Tar) and self._opened.index >= member.index:
             self.close()  # a tar is not read backwards
-        self._opened = self._opened or _opened(self.kind, self.open_file(), self.until)
+        self._opened = self._opened or self._reader(self.until)
         reader = self._opened.open(member)
         try:
             yield reader
@@ -66,30 +89,13 @@ class Archive:
             self._opened.close()
             self._opened = None
 
-
-def archive_of(kind: str, open_file: Callable[[], BinaryIO], until: float) -> Archive:
-    """A file as an archive of this `kind` (`tar` or `zip`), with the list of its logs. Reading ends at `until` (seconds
-    of the monotonic clock), and half of the time until then may go into the list."""
-    archive = Archive(open_file, kind, until)
-    now = time.monotonic()
-    try:
-        with closing(_opened(kind, open_file(), now + (until - now) / 2, _MOST_PASSED_BYTES)) as listed:
-            for count, member in enumerate(listed.members()):
-                if count >= _MOST_MEMBERS or len(archive.members) >= _MOST_LOGS:
-                    most = f"more than {_MOST_LOGS:,} logs, or {_MOST_MEMBERS:,} files"
-                    archive.problems.append(f"{most}; the rest was not read")
-                    break
-                if isinstance(member, str):
-                    archive.problems.append(member)
-                elif is_log(member.name):
-                    archive.members.append(member)
-    except SourceError:
-        raise
-    except Exception as error:  # whatever a broken archive leads its reader to
-        archive.problems.append(f"breaks off ({error})")
-    if kind == "zip":
-        archive.members.sort(key=lambda member: in_order(member.name))
-    return archive
+    def _reader(self, until: float, most: float = float("inf")) -> _Tar | _Zip:
+        raw = self.open_file()
+        try:
+            return _Zip(raw) if self.kind == "zip" else _Tar(raw, until, most)
+        except Exception:
+            raw.close()
+            raise
 
 
 def _at_end(reader: Any) -> bool:
@@ -97,14 +103,6 @@ def _at_end(reader: Any) -> bool:
         return not reader.read(1)
     except broken_stream_errors():
         return False
-
-
-def _opened(kind: str, raw: BinaryIO, until: float, most: float = float("inf")) -> _Tar | _Zip:
-    try:
-        return _Zip(raw) if kind == "zip" else _Tar(raw, until, most)
-    except Exception:
-        raw.close()
-        raise
 
 
 def _cleaned(name: str) -> str:
@@ -151,9 +149,10 @@ class _Tar:
                     raise EOFError(f"a head of {head.size:,} bytes")
                 return head
 
-        self._raw, self.index = raw, -1
+        self.index = -1
+        self.close = raw.close
         file: Any = _Bounded(decompressing(raw), until, most)
-        # What it reads is closed with `_raw`.
+        # What it reads is closed with `raw`.
         self._tar: Any = tarfile.open(  # noqa: SIM115
             fileobj=file, mode="r|", bufsize=_TAR_BYTES, encoding="utf-8", tarinfo=Head
         )
@@ -182,9 +181,6 @@ class _Tar:
         reader: Any = self._tar.extractfile(info)
         return reader.raw
 
-    def close(self) -> None:
-        self._raw.close()
-
 
 class _Zip:
     """A zip, any member of which can be opened."""
@@ -192,8 +188,8 @@ class _Zip:
     def __init__(self, raw: BinaryIO) -> None:
         from zipfile import ZipFile
 
-        self._raw = raw
         self._zip = ZipFile(raw)
+        self.close = raw.close
 
     def members(self) -> Iterator[Member | str]:
         """As those of a tar."""
@@ -206,6 +202,3 @@ class _Zip:
 
     def open(self, member: Member) -> Any:
         return self._zip.open(self._zip.infolist()[member.index])
-
-    def close(self) -> None:
-        self._raw.close()

@@ -33,9 +33,7 @@ _PRINTED_COLOUR = pattern_of(rb"(?:\x1b|\^\[|\\u001b|\\x1b|\\033)?\[[0-9;]{1,12}
 def blocks_of(
     stream: int, chunks: Iterator[bytes], forms: Forms | None = None, settled: Container[bytes] = ()
 ) -> Generator[Block, int | None, None]:
-    """The blocks of a stream. A consumer that has counted a block's lines can `send()` the count, to save counting
-    twice. `forms` are the user's own with the shipped ones. Lines whose text without digits is in `settled` may stay
-    sealed; see `Block`."""
+    """The blocks of a stream, as `Stream.blocks` gives them. `forms` are the user's own with the shipped ones."""
     chunks = _gathered(chunks)
     first = next(chunks, None)
     if first is None:

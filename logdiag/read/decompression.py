@@ -108,13 +108,3 @@ class _Rewound:
         return taken if size >= 0 else taken + self._rest.read()
 
     read1 = read
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
-
-    @property
-    def closed(self) -> bool:
-        return False

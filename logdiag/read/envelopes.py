@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 from logdiag.model import number_in
 from logdiag.patterns import pattern_of
 from logdiag.read.forms import Forms, Keys, shipped_forms
-from logdiag.read.line_wrapping import Width, joined, width_of
+from logdiag.read.line_wrapping import joined, width_of
 from logdiag.read.record_keys import FEWEST_RECORDS, learnt
 from logdiag.read.records import Record, from_micros, head_of, is_of_logger, object_in, text_of, with_message
 
@@ -92,9 +92,13 @@ def recognise(head: list[bytes], forms: Forms | None = None) -> Envelope | None:
         return Envelope(_unwrap_torchelastic_error, lambda _record: False)
     if learnt_forms := _forms_of_records(head, forms):
         alike, levels = partial(_becomes_alike, forms=learnt_forms), _numbered_levels(learnt_forms.keys)
-        return Envelope(partial(_unwrap_json, forms=learnt_forms), _may_be_part_of_docker, alike, levels)
-    width = width_of(head)
-    return None if width is None else Envelope(partial(joined, width=width), partial(_fills, width=width))
+        unwrap = partial(_unwrap_json, forms=learnt_forms)
+        return Envelope(unwrap, lambda line: len(line) >= _LONGEST_OF_DOCKER and b'"log"' in line, alike, levels)
+    if (width := width_of(head)) is None:
+        return None
+    return Envelope(
+        partial(joined, width=width), lambda line: width.fills(line.removesuffix(b"\r").decode(errors="replace"))
+    )
 
 
 def _forms_of_records(head: Sequence[bytes], forms: Forms) -> Forms | None:
@@ -103,7 +107,7 @@ def _forms_of_records(head: Sequence[bytes], forms: Forms) -> Forms | None:
     lines = [line for line in head if line.strip()][:_MOST_SAMPLED]
     objects = [_object_in(line) for line in lines]
     forms = learnt([labelled[1] for labelled in objects if labelled], forms)
-    records = [_as_record(labelled, forms.keys) if labelled else None for labelled in objects]
+    records = [_as_record(labelled, forms.keys) for labelled in objects]
     messages = [record for _, record in filter(None, records)]
     of_loggers = sum(is_of_logger(record, forms.keys) for record in messages)
     often = of_loggers >= max(FEWEST_RECORDS, _OFTEN * len(lines))
@@ -120,28 +124,20 @@ def _object_in(line: bytes) -> tuple[bytes, Record] | None:
     return None if value is None else (line[:start] if line[:start].strip() else b"", value)
 
 
-def _as_record(labelled: tuple[bytes, Record], keys: Keys) -> tuple[bytes, Record] | None:
+def _as_record(labelled: tuple[bytes, Record] | None, keys: Keys) -> tuple[bytes, Record] | None:
     """The same with the object as a record; None where it has no message, or the label stands before no logger's."""
+    if labelled is None:
+        return None
     label, value = labelled
     record = with_message(value, keys)
     return None if record is None or (label and not is_of_logger(record, keys)) else (label, record)
-
-
-def _record_in(line: bytes, keys: Keys) -> tuple[bytes, Record] | None:
-    """What a launcher put before the record of a line, and the record; None where there is none."""
-    labelled = _object_in(line)
-    return labelled and _as_record(labelled, keys)
-
-
-def _fills(line: bytes, width: Width) -> bool:
-    return width.fills(line.removesuffix(b"\r").decode(errors="replace"))
 
 
 def _unwrap_json(lines: Iterable[Numbered], forms: Forms) -> Iterator[Numbered]:
     """Docker's json-file, `journalctl -o json`, and loggers that write one object a line."""
     started, number, head = b"", 0, b""
     for at, line in lines:
-        labelled = _record_in(line, forms.keys)
+        labelled = _as_record(_object_in(line), forms.keys)
         if labelled is None:
             if line.strip():
                 yield at, line
@@ -160,10 +156,6 @@ def _unwrap_json(lines: Iterable[Numbered], forms: Forms) -> Iterator[Numbered]:
         yield number, head + started
 
 
-def _may_be_part_of_docker(line: bytes) -> bool:
-    return len(line) >= _LONGEST_OF_DOCKER and b'"log"' in line
-
-
 @lru_cache(maxsize=8)
 def _numbered_levels(keys: Keys) -> re.Pattern[bytes]:
     """The pattern of a level that is a number, to its end: `"level": 50,`   `"PRIORITY":"3"`   `"PRIORITY":""`"""
@@ -175,7 +167,7 @@ def _becomes_alike(line: bytes, forms: Forms) -> bool:
     """Whether the text of a record stays the same but for its digits, whatever these are."""
     if line.find(b"{", 0, _LONGEST_LABEL) < 0:
         return True
-    labelled = _record_in(line, forms.keys)
+    labelled = _as_record(_object_in(line), forms.keys)
     if labelled is None or b"\\u" in line:
         return False
     text = text_of(labelled[1], forms.keys).encode(errors="replace")

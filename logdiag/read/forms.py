@@ -218,11 +218,6 @@ def load_forms(folders: Iterable[StrPath] = (), *, proof: bool = False) -> Forms
     from logdiag.read.form_files import parse
 
     loaded = parse(files)
-    kept.write(_NAME, origin, _without_samples(loaded))
+    rows = [tuple(form._replace(samples=(), file="")) for form in loaded.forms]
+    kept.write(_NAME, origin, (rows, dict(loaded.levels), {**vars(loaded.keys), "samples": ()}))
     return loaded
-
-
-def _without_samples(forms: Forms) -> tuple[Any, ...]:
-    """Forms, levels and keys as plain values for the cache, without their samples."""
-    rows = [tuple(form._replace(samples=(), file="")) for form in forms.forms]
-    return rows, dict(forms.levels), {**vars(forms.keys), "samples": ()}

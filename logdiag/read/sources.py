@@ -133,9 +133,9 @@ def _streams_in_file(stream: Stream, limits: Limits, problems: list[str]) -> Ite
     if kind is None:
         yield stream
         return
-    from logdiag.read.archives import archive_of
+    from logdiag.read.archives import Archive
 
-    archive = archive_of(kind, open_file, limits.until)
+    archive = Archive(kind, open_file, limits.until)
     sentences = [f"{stream.name}: {problem}" for problem in archive.problems]
     if not archive.members:
         raise SourceError(

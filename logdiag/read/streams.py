@@ -24,8 +24,8 @@ from logdiag.read.blocks import Written, blocks_of, written_as_it_stands
 from logdiag.read.decompression import broken_stream_errors, decompressed, kind_of_archive, looks_binary
 from logdiag.read.flight_recorder import LARGEST_DUMP, is_dump, lines_of_dump
 from logdiag.read.forms import Forms
+from logdiag.read.names import Section, section_at
 from logdiag.read.prefixes import parse_line
-from logdiag.read.sections import Section, section_at
 
 _HEAD_BYTES = 1 << 12
 

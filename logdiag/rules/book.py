@@ -20,7 +20,7 @@ from logdiag.rules.searching import Match, Searcher
 from logdiag.settings.cache import MARSHAL
 
 if TYPE_CHECKING:
-    from logdiag.rules.digitless import Fireable
+    from logdiag.rules.literals import Fireable
     from logdiag.settings.places import StrPath
 
 # Parts of a pattern that take any digit, or count; and parts that do not: a certain digit, a repeated group.
@@ -142,14 +142,14 @@ class RuleBook:
         return self._fireable(HEX in shape).on(shape.replace(HEX, b""))
 
     def _new_fireable(self, hex: bool) -> Fireable:
-        from logdiag.rules.digitless import Fireable
+        from logdiag.rules.literals import Fireable
 
         return Fireable([pattern for _, pattern in self.scanned], marshal.loads(self._words or self.words), hex=hex)
 
     @property
     def words(self) -> bytes:
         """For each scanned pattern words of which any matching line's shape holds one, packed by `marshal`."""
-        from logdiag.rules.digitless import words_for
+        from logdiag.rules.literals import words_for
 
         return marshal.dumps([words_for(pattern) for _, pattern in self.scanned], MARSHAL)
 

@@ -29,17 +29,13 @@ _HARD_LINES = (
 
 def check(book: RuleBook, own: Container[str] | None = None) -> list[Problem]:
     """All problems of a book; with `own` those of these ids, and the examples of other rules that they win."""
-    problems = [
-        problem
-        for index, rule in enumerate(book.rules)
-        if own is None or rule.id in own
-        for problem in _check_rule(book, index)
-    ]
+    problems = [] if own is None else list(_examples_taken(book, own))
+    for index, rule in enumerate(book.rules):
+        if own is None or rule.id in own:
+            problems += _check_rule(book, index)
     for item in book.filters:
         if own is None or item.id in own:
             problems += _check_filter(book, item)
-    if own is not None:
-        problems += _examples_taken(book, own)
     return sorted(problems, key=lambda problem: (problem.file, problem.line))
 
 
@@ -58,10 +54,7 @@ def _examples_taken(book: RuleBook, own: Container[str]) -> Iterator[Problem]:
         winner = book.confirm_all(line, frames)
         if winner is None or winner.rule not in files:
             continue
-        wrong: object = winner.role.is_failure
-        if index is not None:
-            wrong = _misjudged(book, index, line, frames)
-        if wrong:
+        if winner.role.is_failure if index is None else _misjudged(book, index, line, frames):
             what = f"takes {line.text!r}, an example of {owner}"
             yield problem_at(files[winner.rule], winner.rule, "", what, "make its pattern narrower")
 
@@ -88,7 +81,11 @@ def _check_rule(book: RuleBook, index: int) -> Iterator[Problem]:
     yield from _misread(book, rule)
     for example in rule.quiet:
         line, frames = example_line(example, book.forms)
-        if book.claims(index, line, frames) and not _called_harmless(book, line, frames):
+        # If another rule says that the line is no failure, this one need not say so itself.
+        if not book.claims(index, line, frames):
+            continue
+        winner = book.confirm_all(line, frames)
+        if winner is None or winner.role is not Role.HARMLESS:
             yield problem(
                 example, f"fires on the quiet line {line.text!r}", "make the pattern narrower or add an unless"
             )
@@ -107,12 +104,6 @@ def _only_for(book: RuleBook, rule: Rule, unless: str, example: str) -> bool:
     line, _ = example_line(example, book.forms)
     matching = [pattern for pattern in rule.unless if book.search(pattern, line)]
     return matching == [unless] and any(book.search(pattern, line) for pattern in rule.match)
-
-
-def _called_harmless(book: RuleBook, line: Line, frames: str) -> bool:
-    """Whether another rule says that the line is no failure, so that no rule need say so itself."""
-    finding = book.confirm_all(line, frames)
-    return finding is not None and finding.role is Role.HARMLESS
 
 
 def _misjudged(book: RuleBook, index: int, line: Line, frames: str) -> tuple[str, str] | None:

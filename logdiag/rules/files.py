@@ -351,7 +351,9 @@ def _made(file: RuleFile, identity: str, read: _RuleFile) -> Rule:
     examples["fires"] += examples["reads"]
     rows: dict[str, dict[str, Any]] = {}
     if read.codes:
-        rows = dict(_rows_of_exceptions()) if read.codes.exceptions else {}
+        if read.codes.exceptions:
+            reasons = _shipped_table("exceptions.yaml", _ExceptionsFile).root.items()
+            rows = {name: {"reason": reason.value} for reason, names in reasons for name in names}
         rows |= {key: row.model_dump(mode="json", exclude_none=True) for key, row in read.codes.rows.items()}
     if read.role is Role.PROCESS:
         fields["match"] = [_with_pieces(file, identity, pattern) for pattern in read.match]
@@ -369,32 +371,21 @@ def _with_pieces(file: RuleFile, identity: str, pattern: str) -> str:
     whole = _whole(pattern)
     if unknown := _PIECE.search(whole):
         position = f"{file.path}:{line_with(file.content, pattern, below(identity))}: {identity}"
-        raise RuleError(f"{position}: {unknown[0]} is no piece; use one of {', '.join(_pieces())}, or write it out")
+        known = ", ".join(_shipped_table("pieces.yaml", _PiecesFile).root)
+        raise RuleError(f"{position}: {unknown[0]} is no piece; use one of {known}, or write it out")
     return whole
 
 
 def _whole(pattern: str) -> str:
-    return _PIECE.sub(lambda piece: _pieces().get(piece[1], piece[0]), pattern)
+    return _PIECE.sub(lambda piece: _shipped_table("pieces.yaml", _PiecesFile).root.get(piece[1], piece[0]), pattern)
 
 
 @cache
-def _pieces() -> dict[str, str]:
-    file = _shipped_table("pieces.yaml")
-    return validated(_PiecesFile, file, load_yaml(file)).root
-
-
-@cache
-def _rows_of_exceptions() -> dict[str, dict[str, Any]]:
-    """The reason of each class that the shipped table names, as rows."""
-    file = _shipped_table("exceptions.yaml")
-    table = validated(_ExceptionsFile, file, load_yaml(file)).root
-    return {name: {"reason": reason.value} for reason, names in table.items() for name in names}
-
-
-def _shipped_table(name: str) -> RuleFile:
+def _shipped_table(name: str, form: type[BaseModel]) -> Any:
     path = os.path.join(shipped_folder(), name)
-    with open(path, "rb") as file:
-        return RuleFile(path, file.read())
+    with open(path, "rb") as opened:
+        file = RuleFile(path, opened.read())
+    return validated(form, file, load_yaml(file))
 
 
 def _filter(file: RuleFile, read: _FilterFile) -> Filter:
@@ -405,10 +396,9 @@ def _filter(file: RuleFile, read: _FilterFile) -> Filter:
 def _weights(file: RuleFile, document: dict[str, Any]) -> dict[Support, float]:
     """The weights of a file; a team's own file may leave some to the shipped one."""
     weights = validated(_ConfidenceFile, file, document).weights
-    missing = [support.value for support in Support if support not in weights]
-    if missing and file.ships:
+    if not file.ships:
+        shipped: _ConfidenceFile = _shipped_table("confidence.yaml", _ConfidenceFile)
+        return shipped.weights | weights
+    if missing := [support.value for support in Support if support not in weights]:
         raise RuleError(f"{file.path}:1: weights: {', '.join(missing)} missing; fit them again with make calibrate")
-    if not missing:
-        return weights
-    shipped = _shipped_table("confidence.yaml")
-    return _weights(shipped, load_yaml(shipped)) | weights
+    return weights

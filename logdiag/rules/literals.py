@@ -1,24 +1,34 @@
-"""What to scan for instead of a rule's pattern: the cheapest expression that every match must contain.
+"""What a line must hold for a rule's pattern to match on it: words to scan for, and a shape.
 
 Hyperscan runs at gigabytes a second over plain words and ten times slower over hundreds of patterns with gaps. A
 match of `(?:mkdir|ln|cp): .{0,60}: File exists` holds the words `: File exists`; lines without them need no closer
 look. So each pattern is scanned for by its longest literal (a set of them where the pattern branches) that healthy
 output does not hold, and where there is none, by the pattern itself with its gaps unbounded. Either way the
 candidates are confirmed by the pattern as written.
+
+Lines that are printed a million times need not even be scanned, if no rule could fire on them whatever numbers they
+hold. A line's shape is the line without its digits, and maybe without some hexadecimal numbers. A pattern is relaxed so
+that it matches the shape of every line on which the pattern itself matches: parts that match only digits are left out,
+parts that may match another part of a number are optional, and look-around is dropped. If the relaxed pattern does not
+match the shape, the pattern matches on no line of that shape.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from logdiag.patterns import pattern_of
 
 if sys.version_info >= (3, 11):
+    import re._compiler as compiler
     import re._constants as constants
     import re._parser as parser
 else:
+    import sre_compile as compiler
     import sre_constants as constants
     import sre_parse as parser
 
@@ -30,7 +40,7 @@ _BOUNDS = pattern_of(r"\{(\d+),(\d*)\}")
 _NEGATED = pattern_of(r"(?<!\\)\[\^")
 # A repeat at the very end would be reported once for each length.
 _OPEN_END = pattern_of(r"(\.|\\[wSd]|\[(?:[^\]\\]|\\.)*\])([+*])\??(\)*)$")
-CASELESS = pattern_of(r"\(\?[a-zA-Z]*i")
+_CASELESS = pattern_of(r"\(\?[a-zA-Z]*i")
 # A shorter literal is found too often by chance; a longer list of them is no cheaper than the pattern.
 _SHORTEST_LITERAL = 5
 _MOST_LITERALS = 80
@@ -40,10 +50,22 @@ _COMMON_PENALTY = 8
 _LONG_PATTERN = 200
 _LONG_LITERAL = 5
 
+_DIGITS, _OF_HEX = "0123456789", "0123456789abcdef-"
+_X = ord("x")  # 0x1f: what follows is a number of its own
+# Parts of a lower-case word that may be a hexadecimal number without its digits.
+_MAYBE_NUMBERS = re.compile(r"(?:\b|(?<=x))[a-f-]+\b|-+")
+# The lines of longer shapes are searched one by one.
+_LONGEST = 2000
+_REPEATS = {"MAX_REPEAT", "MIN_REPEAT"}
+# Look-around and anchors; those for a line's ends hold on its shape too.
+_AROUND = {"AT", "ASSERT", "ASSERT_NOT"}
+_ENDS = {"AT_BEGINNING", "AT_BEGINNING_STRING", "AT_END", "AT_END_STRING"}
+_ONE_CHARACTER = {"LITERAL", "NOT_LITERAL", "ANY", "IN"}
+
 Literals = list[str]
 
 
-def without_names(pattern: str) -> str:
+def _without_names(pattern: str) -> str:
     """The pattern without its anchor and its groups' names, and with `.*` for each back reference by name."""
     return _NAME_AGAIN.sub(".*", _NAME.sub("(?:", unanchored(pattern)))
 
@@ -54,10 +76,10 @@ def scan_form(pattern: str, healthy: str) -> tuple[str, ...]:
 
     `healthy` is lower-case text as healthy jobs print it; literals it holds are avoided.
     """
-    plain = without_names(pattern)
-    caseless = "(?i)" if CASELESS.search(plain) else ""
+    plain = _without_names(pattern)
+    caseless = "(?i)" if _CASELESS.search(plain) else ""
     try:
-        literals = best_literals(parser.parse(plain), healthy)
+        literals = _best_literals(parser.parse(plain), healthy)
     except (re.error, RecursionError, OverflowError):
         literals = None
     long = literals and len(plain) >= _LONG_PATTERN and min(map(len, literals)) >= _LONG_LITERAL
@@ -78,7 +100,7 @@ def _worth(literals: Literals, healthy: str) -> int:
     return min(len(text) - (_COMMON_PENALTY if text.lower() in healthy else 0) for text in literals)
 
 
-def best_literals(sequence: Any, healthy: str = "") -> Literals | None:
+def _best_literals(sequence: Any, healthy: str = "") -> Literals | None:
     """The set of words of highest worth of which every match of a parsed pattern holds at least one; None without such
     words. Those that are in `healthy` are worth less."""
     choices: list[Literals] = []
@@ -91,14 +113,134 @@ def best_literals(sequence: Any, healthy: str = "") -> Literals | None:
             choices.append([run])
             run = ""
         if operation is constants.SUBPATTERN:
-            inner = best_literals(argument[3], healthy)
+            inner = _best_literals(argument[3], healthy)
         elif operation is constants.BRANCH:
-            branches = [best_literals(branch, healthy) for branch in argument[1]]
+            branches = [_best_literals(branch, healthy) for branch in argument[1]]
             inner = [text for branch in branches if branch for text in branch] if all(branches) else None
         elif operation in (constants.MAX_REPEAT, constants.MIN_REPEAT) and argument[0] >= 1:
-            inner = best_literals(argument[2], healthy)
+            inner = _best_literals(argument[2], healthy)
         else:
             inner = None
         if inner and len(inner) <= _MOST_LITERALS:
             choices.append(inner)
     return max(choices, key=lambda literals: (_worth(literals, healthy), -len(literals))) if choices else None
+
+
+class Fireable:
+    """Finds which of some patterns may fire on the lines of a shape; `words` holds `words_for` of each pattern. With
+    `hex` the shapes may lack hexadecimal numbers beside digits."""
+
+    def __init__(self, patterns: Sequence[str], words: Sequence[Sequence[str] | None], *, hex: bool = False) -> None:
+        self._patterns = patterns
+        self._left_out = _OF_HEX if hex else _DIGITS
+        self._numbers_with: dict[str, list[int]] = {}
+        self._relaxed: dict[int, re.Pattern[str] | None] = {}
+        for number, needed in enumerate(words):
+            # Every text holds the empty word.
+            for word in needed or ("",):
+                whole = max(_MAYBE_NUMBERS.split(word), key=len) if hex else word
+                self._numbers_with.setdefault(whole, []).append(number)
+
+    def on(self, shape: bytes) -> tuple[int, ...]:
+        """The numbers of the patterns that may match on a line of this shape."""
+        if len(shape) > _LONGEST:
+            return tuple(range(len(self._patterns)))
+        text = shape.decode(errors="replace")
+        lowered = text.lower()
+        candidates = {number for word, numbers in self._numbers_with.items() if word in lowered for number in numbers}
+        return tuple(number for number in candidates if self._may_match(number, text))
+
+    def _may_match(self, number: int, text: str) -> bool:
+        if number not in self._relaxed:
+            tree = _relaxed(self._patterns[number], self._left_out)
+            self._relaxed[number] = None if tree is None else compiler.compile(tree)
+        relaxed = self._relaxed[number]
+        return relaxed is None or relaxed.search(text) is not None
+
+
+def words_for(pattern: str) -> tuple[str, ...] | None:
+    """Lower-case words of which each line that a pattern matches holds one without its digits; None for none."""
+    tree = _relaxed(pattern, _DIGITS)
+    words = None if tree is None else _best_literals(tree)
+    return tuple(dict.fromkeys(word.lower() for word in words)) if words else None
+
+
+def _relaxed(pattern: str, left_out: str) -> Any | None:
+    """The parsed pattern, relaxed to match lines without the characters `left_out`; None if it has syntax that is not
+    known here, so that it may match on any line."""
+    try:
+        plain = _without_names(pattern)
+        tree = parser.parse(plain)
+        return _relaxed_sequence(tree, left_out + left_out.upper() if _CASELESS.search(plain) else left_out, tree.state)
+    except (re.error, RecursionError, OverflowError, NotImplementedError):
+        return None
+
+
+def _relaxed_sequence(sequence: Any, left_out: str, state: Any) -> Any:
+    relaxed = parser.SubPattern(state, [])
+    word: list[int] = []
+    for operation, argument in [*sequence, (None, None)]:
+        if operation is constants.LITERAL and (chr(argument).isalnum() or chr(argument) == "_"):
+            word.append(argument)
+            if argument != _X:
+                continue
+            operation = None
+        relaxed.data.extend(_relaxed_word(word, left_out, state))
+        word = []
+        if operation is not None:
+            relaxed.data.extend(_relaxed_node(str(operation), operation, argument, left_out, state))
+    return relaxed
+
+
+def _relaxed_word(word: list[int], left_out: str, state: Any) -> list[tuple[Any, Any]]:
+    """The elements for a whole word, or for its part up to an x. A number that is left out begins and ends where a word
+    does, so the word is left out as a whole or not at all."""
+    letters = [(constants.LITERAL, letter) for letter in word if chr(letter) not in _DIGITS]
+    if any(chr(letter) not in left_out for letter in word):
+        return letters
+    return [_at_most(1, letter, state) for letter in letters]
+
+
+def _relaxed_node(name: str, operation: Any, argument: Any, left_out: str, state: Any) -> list[tuple[Any, Any]]:
+    """The elements for one element. Raises NotImplementedError for one that no shipped pattern has."""
+    if name in _AROUND:
+        return [(operation, argument)] if str(argument) in _ENDS else []
+    if name in _ONE_CHARACTER:
+        taken = _takes_one_of(left_out, name, argument)
+        return [_at_most(1, (operation, argument), state) if taken else (operation, argument)]
+    if name in _REPEATS:
+        least, most, inner = argument
+        if (
+            len(inner) == 1
+            and (only := str(inner[0][0])) in _ONE_CHARACTER
+            and _takes_one_of(left_out, only, inner[0][1])
+        ):
+            return [_at_most(most, inner[0], state)]
+        body = _relaxed_sequence(inner, left_out, state)
+        return [(constants.MAX_REPEAT, (least, most, body))] if body.data else []
+    if name == "SUBPATTERN":
+        _, added, dropped, inner = argument
+        return [(operation, (None, added, dropped, _relaxed_sequence(inner, left_out, state)))]
+    if name == "BRANCH":
+        return [(operation, (None, [_relaxed_sequence(branch, left_out, state) for branch in argument[1]]))]
+    raise NotImplementedError(name)
+
+
+def _at_most(most: Any, node: tuple[Any, Any], state: Any) -> tuple[Any, Any]:
+    return constants.MAX_REPEAT, (0, most, parser.SubPattern(state, [node]))
+
+
+def _takes_one_of(characters: str, name: str, argument: Any) -> bool:
+    """Whether an element that matches one character matches any of these."""
+    if name == "LITERAL":
+        return chr(argument) in characters
+    if name != "IN":
+        return True  # any character, or any but one
+    return _matches_in(tuple(argument), characters)
+
+
+@cache
+def _matches_in(members: tuple[Any, ...], characters: str) -> bool:
+    """Whether a set of characters, as the parser gives it, has any of these."""
+    one = parser.SubPattern(parser.State(), [(constants.IN, list(members))])
+    return compiler.compile(one).search(characters) is not None

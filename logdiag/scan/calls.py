@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from logdiag.model import Line
 from logdiag.rules.searching import Match
+from logdiag.scan.looked import Patterns
 
 # So many lines of one rank in one group; so many ranks whose lines have the same facts.
 _MOST_OF_A_RANK, _MOST_SPEAKERS = 64, 1 << 16
@@ -17,7 +18,6 @@ _MOST_FORMS = 4096
 _OF_SPEAKER = ("node", "pid", "comm", "rank", "group", "pg", "group_rank")
 _NUMBERS_ALIKE = bytes.maketrans(b"012345678abcdef", b"9" * 15)
 
-Patterns = tuple[int, ...]
 CallLine = tuple[int, int, bytes, Patterns]
 """Position, number and text of a line, and the patterns that may match on it."""
 

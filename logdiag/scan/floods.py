@@ -1,13 +1,16 @@
-"""Lines that come again and again: past the first of a kind they are counted, not looked at."""
+"""What comes again and again. Of lines, past the first of a kind, the others are counted and not looked at; of frames
+of tracebacks in the same words the first and the latest are kept."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import itemgetter
+from typing import TypeVar
 
-from logdiag.model import ALL_NINES, Finding, Line
+from logdiag.model import ALL_NINES, Finding
 from logdiag.patterns import pattern_of
 from logdiag.scan.lines import KeptLine
 from logdiag.scan.looked import Patterns
@@ -16,8 +19,13 @@ from logdiag.scan.looked import Patterns
 _MANY_HITS = 200
 _VERY_MANY_HITS = 5000
 _MOST_KINDS = 20_000
-_MOST_LATEST = 8
+_MOST_LATEST, _MOST_LATEST_FRAMES = 8, 256
 _MOST_TEXTS = 4096
+# Of frames in the same words, numbers included, so many are kept. The frames of ranks that print their number differ.
+_MOST_ALIKE, _MOST_FRAMES = 20, 20_000
+# Lines between two frames of one traceback, or between the last frame and the exception.
+_BETWEEN = 3
+_LONGEST_TRACEBACK = 200
 # Long numbers, times and addresses; short numbers (Xid, errno, status, signal) tell failures apart and stay.
 # Both begin with a digit: to search for that is many times faster than for what must not stand before it.
 _LONG_NUMBER = pattern_of(rb"[0-9](?:[\d:.,-]{3,}|(?<=0)x[0-9a-f]+)")
@@ -26,9 +34,27 @@ _SHORT_NUMBER = pattern_of(rb"[0-9](?<![\w:.,-][0-9])\d{0,2}(?![\w:.,-]*\d)")
 Kind = tuple[Patterns, object]
 """What the lines that one finding stands for have in common: the patterns that hit them, and their words or numbers."""
 
+_Kind = TypeVar("_Kind")
+_Kept = TypeVar("_Kept")
+
+
+class Latest(OrderedDict[_Kind, _Kept]):
+    """The latest of each kind, of the kinds that came latest."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def remember(self, kind: _Kind, kept: _Kept) -> None:
+        """Remembers the latest of a kind, in place of the one before it."""
+        self[kind] = kept
+        self.move_to_end(kind)
+        if len(self) > self._most:
+            self.popitem(last=False)
+
 
 class Floods:
-    """Lines that come again and again. Past the first of a kind they are only counted, and the latest is remembered.
+    """Lines that come again and again.
 
     Two lines are of one kind when the same patterns hit them and they differ only in long numbers: an Xid, an errno
     or a status makes another kind.
@@ -39,7 +65,8 @@ class Floods:
         self._counts = counts
         self._hits: Counter[Patterns] = Counter()
         self._rules: dict[Kind, str] = {}
-        self._latest: OrderedDict[Kind, KeptLine] = OrderedDict()
+        # The last line of each kind that was only counted: what failed in the end may be the last of many.
+        self.latest = Latest[Kind, KeptLine](_MOST_LATEST)
 
     def count(
         self, patterns: Patterns, indices: list[int], texts: Sequence[bytes], latest: dict[Kind, int]
@@ -70,13 +97,6 @@ class Floods:
             self._counts[rule] += count
             latest[kind] = at
 
-    def remember(self, kind: Kind, line: KeptLine) -> None:
-        """Remembers the latest line of a kind."""
-        self._latest.pop(kind, None)
-        self._latest[kind] = line
-        if len(self._latest) > _MOST_LATEST:
-            self._latest.popitem(last=False)
-
     def learn(self, patterns: Patterns, text: bytes, finding: Finding | None) -> None:
         """Remembers which rule a frequent kind of line belongs to, or that none fires on it."""
         if self._hits[patterns] > _MANY_HITS and len(self._rules) < _MOST_KINDS:
@@ -86,11 +106,6 @@ class Floods:
         if self._hits[patterns] <= _VERY_MANY_HITS:
             return patterns, (_LONG_NUMBER.sub(b"", text),)
         return patterns, _short_numbers_in(text)
-
-    def latest_lines(self, line_of: Callable[[int, int, bytes], Line]) -> Iterator[tuple[Line, Patterns]]:
-        """The last line of each kind that was only counted: what failed in the end may be the last of many."""
-        for (patterns, _), kept in self._latest.items():
-            yield line_of(*kept), patterns
 
 
 def _short_numbers_in(text: bytes) -> object:
@@ -103,3 +118,36 @@ def _short_numbers(nines: bytes) -> Callable[[bytes], object]:
     """For lines that differ in digits only, of which this is one with nines: what cuts their short numbers out."""
     spans = [slice(*match.span()) for match in _SHORT_NUMBER.finditer(nines)]
     return itemgetter(*spans or [slice(0)])
+
+
+class Frames:
+    """The frames of one log, as its blocks come; `latest` has the lines around the latest of each kind."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[bytes] = Counter()
+        self.latest = Latest[object, list[KeptLine]](_MOST_LATEST_FRAMES)
+
+    def first_among(self, indices: Sequence[int], texts: Sequence[bytes]) -> list[int]:
+        """The indices of those of a block's frames of which not enough in the same words came before."""
+        counts = Counter(texts)
+        if len(self._seen) > _MOST_FRAMES:
+            self._seen.clear()
+        left = {text: _MOST_ALIKE - self._seen[text] for text in counts}
+        self._seen.update(counts)
+        first: list[int] = []
+        for index, text in zip(indices, texts, strict=True) if any(count > 0 for count in left.values()) else ():
+            if left[text] > 0:
+                first.append(index)
+                left[text] -= 1
+        return first
+
+
+def above(frames: Sequence[int], end: int) -> list[int]:
+    """The indices of those of a block's frames that are in the traceback above the line at `end`, the lowest first."""
+    traceback: list[int] = []
+    for frame in reversed(frames[: bisect_left(frames, end)]):
+        if end - frame > _BETWEEN or len(traceback) >= _LONGEST_TRACEBACK:
+            break
+        traceback.append(frame)
+        end = frame
+    return traceback

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.model import Line, Role
 from logdiag.patterns import pattern_of
-from logdiag.scan.addresses import without_numbers
+from logdiag.scan.looked import without_numbers
 from logdiag.scan.steps import step_number
 
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ from logdiag.model import ALL_NINES, HEX, CommonPrefix, Digest, Line, LineInFile
 from logdiag.patterns import pattern_of
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import Filter, RuleBook
-from logdiag.scan.addresses import DIGITS
 from logdiag.scan.lines import BlockLines
-from logdiag.scan.looked import Looked, Patterns
+from logdiag.scan.looked import DIGITS, Looked, Patterns
 
 CHECKPOINT_KINDS = frozenset({"checkpoint-begun", "checkpoint-saved", "checkpoint-loaded"})
 """The kinds of lines about a checkpoint."""

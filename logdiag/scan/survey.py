@@ -10,18 +10,17 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from itertools import islice, repeat
+from itertools import chain, islice, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logdiag.errors import SourceError
 from logdiag.model import Finding, Line, Role
-from logdiag.read.sections import may_be_heading, sections_in
+from logdiag.read.names import may_be_heading, sections_in
 from logdiag.read.streams import Stream
 from logdiag.rules import RuleBook
 from logdiag.scan.calls import Call, Calls
-from logdiag.scan.floods import Floods, Kind
-from logdiag.scan.frames import Frames, above
+from logdiag.scan.floods import Floods, Frames, Kind, above
 from logdiag.scan.kinds_of_log import KindOfLog, kind_of_block
 from logdiag.scan.lines import LONGEST_TEXT, BlockLines, KeptLine, KeptLines, Tail
 from logdiag.scan.looked import Looked, Patterns, looked_through
@@ -191,10 +190,10 @@ class _Reader:
             self.opening += [lines.kept(at, _LONGEST_OPENING) for at in first]
             self.position += lines.count
             advance(self.stream.bytes_read)
-        for kept in (*self.tail.lines(self.tail.most), *self.unknown, *self.frames.latest()):
+        for kept in (*self.tail.lines(self.tail.most), *self.unknown, *chain(*self.frames.latest.values())):
             self.kept.keep(*kept)
-        for line, patterns in self.floods.latest_lines(self.line):
-            self._confirm(line, patterns)
+        for (patterns, _), kept in self.floods.latest.items():
+            self._confirm(self.line(*kept), patterns)
         found = self.survey
         found.findings.extend(self.latest_of.values())
         found.lines.extend(self.line(*kept) for kept in self.kept.lines())
@@ -251,7 +250,7 @@ class _Reader:
             self._look_at(lines.kept(index), index, patterns, found)
         self._keep_calls(lines, sorted(calls))
         for kind, index in sorted(found.latest.items(), key=itemgetter(1)):
-            self.floods.remember(kind, lines.kept(index))
+            self.floods.latest.remember(kind, lines.kept(index))
         return found
 
     def _keep_calls(self, lines: BlockLines, calls: list[tuple[int, Patterns]]) -> None:
@@ -292,7 +291,7 @@ class _Reader:
         for key, traceback in latest:
             if not chosen.issuperset(traceback):
                 around = range(max(min(traceback) - before, 0), min(max(traceback) + after + 1, lines.count))
-                self.frames.remember(key, list(map(lines.kept, around)))
+                self.frames.latest.remember(key, list(map(lines.kept, around)))
         return [(at - before, at + after + 1) for at in chosen]
 
     def _confirm(self, line: Line, patterns: Patterns) -> tuple[Finding | None, tuple[int, int]]:
@@ -364,11 +363,7 @@ class _Reader:
 def survey(
     streams: Sequence[Stream], book: RuleBook, shapes: Shapes, advance: Callable[[Stream, int], None] | None = None
 ) -> Survey:
-    """Reads every stream once, all into one survey. `advance` is called with a stream and the bytes read of
-    it so far.
-
-    Raises SourceError when no stream could be read.
-    """
+    """As `surveys`, with all streams in one survey."""
     return joined(surveys(streams, book, shapes, advance))
 
 
@@ -379,8 +374,8 @@ def surveys(
     advance: Callable[[Stream, int], None] | None = None,
     crew: Crew | None = None,
 ) -> list[Survey]:
-    """Reads every stream once, each into a survey of its own, with the help of a crew if there is one. For `advance`
-    and errors see `survey`."""
+    """Reads every stream once, each into a survey of its own, with the help of a crew if there is one. `advance` is
+    called with a stream and the bytes read of it so far. Raises SourceError when no stream could be read."""
     parts: list[Survey] = []
     all_kept, kept = True, 0
     most_findings = max(_MOST_FINDINGS_A_RULE // max(len(streams), 1), _FEWEST_FINDINGS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from logdiag import diagnose
-from logdiag.read.sections import section_at, sections_in
+from logdiag.read.names import section_at, sections_in
 
 _WORK = ["[    0.3] weft 9.2 on acc 0", "[   11.5] pick     4  loss 2.139e-04", "[   18.9] pick     8  loss 2.175e-04"]
 _FAILS = "KeyError: 'weft'"

@@ -14,7 +14,7 @@ from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import open_sources
 from logdiag.rules import RuleBook
 from logdiag.rules.book import example_line
-from logdiag.rules.digitless import Fireable, words_for
+from logdiag.rules.literals import Fireable, words_for
 from logdiag.scan.shapes import Shapes
 from logdiag.scan.survey import Survey, survey
 from tests.helpers import log_of

@@ -6,7 +6,7 @@ import random
 
 from logdiag.model import HEX
 from logdiag.rules import RuleBook
-from logdiag.scan.addresses import without_numbers, words_before_numbers
+from logdiag.scan.looked import without_numbers, words_before_numbers
 from logdiag.scan.shapes import Shapes, words_of
 from tests.helpers import log_of
 from tests.rules.test_digitless import Unsettled, surveyed, times

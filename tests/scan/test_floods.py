@@ -12,7 +12,7 @@ from logdiag.read.sources import open_sources
 from logdiag.rules import RuleBook
 from logdiag.rules.matcher import starts_of_lines
 from logdiag.scan.calls import Calls
-from logdiag.scan.frames import Frames, above
+from logdiag.scan.floods import Frames, above
 from logdiag.scan.shapes import Shapes
 from logdiag.scan.survey import Survey, survey
 from tests.helpers import log_of

@@ -203,44 +203,38 @@ def _source_of(name: str, rows: Sequence[str], pod: Any = None) -> Known | None:
     return Known("".join(f"{row}\n" for row in rows).encode(), name, pod and pod.spec.node_name) if rows else None
 
 
+def _fields(indent: int = 0, **values: object) -> Iterator[str]:
+    """Fields as `kubectl describe` prints them, without those that are None."""
+    for name, value in values.items():
+        if value is not None:
+            label = f"{name.replace('_', ' ')}:"
+            yield f"{' ' * indent}{label:<{(20 if indent else 18) - indent}}{value}"
+
+
 def _of_job(job: _Job) -> Iterator[str]:
     """How a job ended, as `kubectl describe` would say it."""
     for kind, reason, message in job.ends:
-        yield f"Name:             {job.name}"
-        yield f"Status:           {kind}"
-        yield f"Reason:           {reason or ''}"
-        yield f"Message:          {_flat(message)}"
+        yield from _fields(Name=job.name, Status=kind, Reason=reason or "", Message=_flat(message))
 
 
 def _of_pod(pod: Any) -> Iterator[str]:
     """What became of a pod and its containers, as `kubectl describe` would say it."""
-    yield f"Name:             {pod.metadata.name}"
-    yield f"Node:             {pod.spec.node_name or '<none>'}"
-    yield f"Status:           {pod.status.phase}"
+    yield from _fields(Name=pod.metadata.name, Node=pod.spec.node_name or "<none>", Status=pod.status.phase)
     if pod.status.reason:
-        yield f"Reason:           {pod.status.reason}"
-        yield f"Message:          {_flat(pod.status.message)}"
+        yield from _fields(Reason=pod.status.reason, Message=_flat(pod.status.message))
     yield "Containers:"
     for status in _statuses(pod):
         yield f"  {status.name}:"
-        for label, state in (("State:", status.state), ("Last State:", status.last_state)):
-            yield from _of_state(label, state)
-        yield f"    Restart Count:  {status.restart_count}"
-
-
-def _of_state(label: str, state: Any) -> Iterator[str]:
-    ended, waiting = (state.terminated, state.waiting) if state else (None, None)
-    if ended:
-        yield f"    {label:<15} Terminated"
-        yield f"      Reason:       {ended.reason}"
-        if ended.message:
-            yield f"      Message:      {_flat(ended.message)}"
-        yield f"      Exit Code:    {ended.exit_code}"
-        yield f"      Finished:     {ended.finished_at}"
-    elif waiting:
-        yield f"    {label:<15} Waiting"
-        yield f"      Reason:       {waiting.reason}"
-        yield f"      Message:      {_flat(waiting.message)}"
+        for label, state in (("State", status.state), ("Last_State", status.last_state)):
+            if state and (ended := state.terminated):
+                message = _flat(ended.message) if ended.message else None
+                yield from _fields(4, **{label: "Terminated"})
+                yield from _fields(6, Reason=ended.reason, Message=message, Exit_Code=ended.exit_code)
+                yield from _fields(6, Finished=ended.finished_at)
+            elif state and (waiting := state.waiting):
+                yield from _fields(4, **{label: "Waiting"})
+                yield from _fields(6, Reason=waiting.reason, Message=_flat(waiting.message))
+        yield from _fields(4, Restart_Count=status.restart_count)
 
 
 def _of_nodes(cluster: _Cluster, pods: Sequence[Any]) -> Iterator[str]:
@@ -259,7 +253,7 @@ def _of_nodes(cluster: _Cluster, pods: Sequence[Any]) -> Iterator[str]:
             and not (began and condition.last_transition_time and condition.last_transition_time < began)
         ]
         if troubled:
-            yield f"Name:             {name}"
+            yield from _fields(Name=name)
             yield "Conditions:"
         for at in troubled:
             yield f"  {at.type:<16} {at.status:<7} {at.last_transition_time}  {at.reason}  {_flat(at.message)}"

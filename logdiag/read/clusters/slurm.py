@@ -83,8 +83,8 @@ def gather(job_id: str, *, logs: Sequence[str] = (), kernel_logs: str | None = N
 
 
 def logs_of_batch_job(fields: Mapping[str, str], notes: list[str]) -> list[str]:
-    """The files of a job's standard output and error that are there. `fields` are the controller's; A note
-    on each that is missing or cannot be read is added to `notes`.
+    """The files of a job's standard output and error that are there. `fields` are the controller's; a note on each that
+    is missing or cannot be read is added to `notes`.
 
     The job's owner chooses the names, and logdiag may run as a user who can read more (in an epilog): only files of the
     job's owner are read.
