@@ -41,7 +41,7 @@ SCENES = Path("tests/data/scenes.yaml")
 FOLDERS = ("evals/cases", "evals/inhouse", "evals/machines", "../shared/reallogs", "../shared/inhouse")
 _LISTS = {"recovered": "RECOVERED", "root": "ROOT", "ranks.rank": "RANK", "outcome": "OUTCOME"}
 _SINGLE = {
-    "judgement": ("all_was_survived",),
+    "judgement": ("all_was_survived", "got_over"),
     "root": ("earlier_word_of_the_same_cause", "said_right_before"),
     "suspects.stand_in": (
         "hint_among_the_suspects",

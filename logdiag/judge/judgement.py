@@ -9,6 +9,7 @@ from typing import NamedTuple
 from logdiag.judge.decisions import decision
 from logdiag.judge.facts import Facts, lines_of_unknown_software
 from logdiag.judge.faults import Fault, find_faults
+from logdiag.judge.got_over import got_over
 from logdiag.judge.kinds import kinds_of
 from logdiag.judge.outcome import Outcome, outcome_of
 from logdiag.judge.ranks.rank import rank_and_node
@@ -71,7 +72,7 @@ def judge(
 ) -> Judgement:
     """Judges a survey. `failed` is what the caller knows of the job's end, None if nothing; `suspects` ranks lines, and
     is called only where no rule names a cause; `without` names decisions and kinds of line to leave out."""
-    facts, by_rules = _with_root(_sorted_out(survey, book, failed, suspects, without), without)
+    facts, by_rules = facts_of(survey, book, failed=failed, suspects=suspects, without=without)
     outcome, ended = outcome_of(facts, without)
     root, by_words = _or_better(facts, outcome, without)
     collectives = _collectives(facts)
@@ -100,14 +101,16 @@ def judge(
     )
 
 
-def _sorted_out(
+def facts_of(
     survey: Survey,
     book: RuleBook,
-    failed: bool | None,
-    suspects: Callable[[], Ranking],
-    without: frozenset[str],
-) -> Facts:
-    """The facts before a root is looked for: the faults of a survey, each on its side."""
+    *,
+    failed: bool | None = None,
+    suspects: Callable[[], Ranking] = Ranking,
+    without: frozenset[str] = frozenset(),
+) -> tuple[Facts, tuple[Decision, ...]]:
+    """The facts of a survey: its faults, each on its side, with the root that rules name and the decisions that chose
+    it; arguments as of `judge`."""
     kinds = kinds_of([*survey.lines, *(finding.line for finding in survey.findings)], book, without)
     faults = find_faults(survey, book, kinds)
     timeline = timeline_of(survey, faults, kinds, failed=failed)
@@ -115,8 +118,10 @@ def _sorted_out(
     facts = Facts(
         survey, book, timeline, standing, suspects, cache(lambda: lines_of_unknown_software(survey.lines, book))
     )
-    survived = None if all_was_survived.__name__ in without else all_was_survived(facts)
-    return facts._replace(standing=survived) if survived else facts
+    for look in (all_was_survived, got_over):
+        survived = None if look.__name__ in without else look(facts)
+        facts = facts._replace(standing=survived) if survived else facts
+    return _with_root(facts, without)
 
 
 def _with_root(facts: Facts, without: frozenset[str]) -> tuple[Facts, tuple[Decision, ...]]:

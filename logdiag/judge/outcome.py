@@ -92,7 +92,8 @@ def last_status_is_good(facts: Facts) -> Outcome | None:
 
 
 def ends_in_trouble(facts: Facts) -> Outcome | None:
-    """The last words are an error, nothing calm follows, and no line stands out more that is not an error too."""
+    """The last words are an error, nothing calm follows, and no line stands out more that is not an error too, or the
+    log looks like nothing but a failure's."""
     line = facts.timeline.ending.last_trouble
     if line is None or line.place in facts.survived:
         return None
@@ -100,7 +101,7 @@ def ends_in_trouble(facts: Facts) -> Outcome | None:
     best = ranking.lines[0].line if ranking.lines else line
     itself = best.place == line.place and not ranking.reads_well
     behind = best.level in (*TROUBLE, "WARNING") and ranking.failure >= _SUSPICIOUS
-    return Outcome.FAILED if itself or behind else None
+    return Outcome.FAILED if itself or behind or ranking.failure >= _VERY_DOUBTFUL else None
 
 
 def looks_like_a_failure(facts: Facts) -> Outcome | None:

@@ -1,0 +1,87 @@
+"""Was a fault got over that no decision about its own process calls recovered? By how the log goes on, whatever its
+words: machines, services and schedulers get over faults in more words than rules can list.
+
+What speaks for it is weighed by numbers that `python -m evals.got_over` fits on labelled logs.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+
+from logdiag.judge.decisions import decision
+from logdiag.judge.facts import Facts
+from logdiag.judge.faults import Fault
+from logdiag.judge.recovered import Standing, steps_follow, too_few_steps_follow
+from logdiag.model import Line
+
+# What each of the numbers of `signs_of` is worth, and what is added to their sum.
+_WORTH: Mapping[str, float] = {
+    "looks like a failure": -0.64,
+    "is suspicious": -0.17,
+    "steps": 0.82,
+    "is back": 2.36,
+    "share after the last fault": 5.35,
+}
+_BIAS = -2.16
+# The decisions that know no more than that no steps follow.
+_BY_STEPS_ALONE = frozenset({too_few_steps_follow.__name__, steps_follow.__name__})
+LEAST = 0.78
+"""From this chance on, a fault counts as got over."""
+_LEAST_CHANCE, _LEAST_SCORE = 1e-5, 1e-4
+# So many lines more make the share of a short log small.
+_FEW = 5
+
+
+def got_over(facts: Facts) -> Standing | None:
+    """How the log goes on, whatever its words, shows that this was got over. None where it shows that of nothing."""
+    broke = facts.standing.broke
+    by_steps = {made.about.place for made in facts.standing.decisions if made.about and made.name in _BY_STEPS_ALONE}
+    # What a process printed before it died may reach the log after its last words.
+    printed = [
+        fault for fault in broke if fault.finding.role.is_failure and not fault.died and fault.line.place in by_steps
+    ]
+    if not printed or facts.timeline.failed or not facts.suspects().lines:
+        return None
+    shares = shares_after_the_last(facts)
+    over = [fault for fault in printed if chance_of(signs_of(fault, facts, shares)) >= LEAST]
+    ids = set(map(id, over))
+    return facts.standing._replace(
+        broke=tuple(fault for fault in broke if id(fault) not in ids),
+        recovered=tuple(sorted((*facts.standing.recovered, *over), key=lambda fault: fault.line.place)),
+        decisions=(*facts.standing.decisions, *(decision(got_over, fault.line, "recovered") for fault in over)),
+    )
+
+
+def chance_of(signs: Mapping[str, float]) -> float:
+    """The chance, 0 to 1, that a fault was got over."""
+    return 1 / (1 + math.exp(-_BIAS - sum(_WORTH[name] * value for name, value in signs.items())))
+
+
+def shares_after_the_last(facts: Facts) -> dict[int, float]:
+    """By stream, the share of its kept lines, 0 to 1, that come after the last that a rule calls a failure."""
+    last: dict[int, int] = {}
+    for finding in facts.survey.findings:
+        if finding.role.is_failure:
+            last[finding.line.stream] = max(finding.line.position, last.get(finding.line.stream, 0))
+    printed = facts.timeline.printed
+    return {stream: _share_after(printed.get(stream, ()), at) for stream, at in last.items()}
+
+
+def _share_after(lines: Sequence[Line], position: int) -> float:
+    index = bisect_right(lines, position, key=lambda line: line.position)
+    return (len(lines) - index) / (len(lines) + _FEW)
+
+
+def signs_of(fault: Fault, facts: Facts, shares: Mapping[int, float]) -> dict[str, float]:
+    """The numbers that speak for or against that a fault was got over; `shares` as of `shares_after_the_last`."""
+    line, timeline, ranking = fault.line, facts.timeline, facts.suspects()
+    chance = min(max(ranking.failure, _LEAST_CHANCE), 1 - _LEAST_CHANCE)
+    return {
+        "looks like a failure": math.log(chance / (1 - chance)),
+        "is suspicious": math.log(ranking.scores.get(line.place, 0.0) + _LEAST_SCORE),
+        "steps": float(len(timeline.steps_after(line, any_rank=True))),
+        "is back": math.log1p(sum(back.position > line.position for back in timeline.back.get(line.stream, ()))),
+        "share after the last fault": shares.get(line.stream, 0.0),
+    }
