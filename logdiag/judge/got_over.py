@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from logdiag.judge.decisions import decision
 from logdiag.judge.facts import Facts
 from logdiag.judge.faults import Fault
-from logdiag.judge.recovered import Standing, steps_follow, too_few_steps_follow
+from logdiag.judge.recovered import Standing, machine_works_until_it_goes, steps_follow, too_few_steps_follow
 from logdiag.model import Line
 
 # What each of the numbers of `signs_of` is worth, and what is added to their sum.
@@ -35,17 +35,23 @@ _FEW = 5
 
 
 def got_over(facts: Facts) -> Standing | None:
-    """How the log goes on, whatever its words, shows that this was got over. None where it shows that of nothing."""
+    """How the log goes on, whatever its words, shows that this was got over.
+
+    None where no rule found a fault, the caller knows that the job failed, or lines cannot be ranked.
+    """
     broke = facts.standing.broke
-    by_steps = {made.about.place for made in facts.standing.decisions if made.about and made.name in _BY_STEPS_ALONE}
-    # What a process printed before it died may reach the log after its last words.
-    printed = [
-        fault for fault in broke if fault.finding.role.is_failure and not fault.died and fault.line.place in by_steps
-    ]
-    if not printed or facts.timeline.failed or not facts.suspects().lines:
+    if not broke or facts.timeline.failed or not facts.suspects().lines:
         return None
-    shares = shares_after_the_last(facts)
-    over = [fault for fault in printed if chance_of(signs_of(fault, facts, shares)) >= LEAST]
+    made_by = {made.about.place: made.name for made in facts.standing.decisions if made.about}
+    shares, over, broken = shares_after_the_last(facts), list[Fault](), set[int]()
+    for fault in reversed(broke):
+        name, stream = made_by.get(fault.line.place, ""), fault.line.stream
+        may_be = name in _BY_STEPS_ALONE or (name == machine_works_until_it_goes.__name__ and stream not in broken)
+        # What a process printed before it died may reach the log after its last words.
+        if may_be and not fault.died and chance_of(signs_of(fault, facts, shares)) >= LEAST:
+            over.append(fault)
+        elif fault.finding.role.is_failure:
+            broken.add(stream)
     ids = set(map(id, over))
     return facts.standing._replace(
         broke=tuple(fault for fault in broke if id(fault) not in ids),
