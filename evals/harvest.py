@@ -57,6 +57,7 @@ _FILLED_IN = re.compile(
 )
 _A_NUMBER = re.compile(r"(?i)rank|num_|size|len\(|count|step|timeout|port\b|code\b|degree|\bpid\b|epoch")
 _TABLE_OF_PAGE = re.compile(r"^\| component \|.*\n(?:\|.*\n)+", re.MULTILINE)
+_IN_A_COMMENT = re.compile(r"[ \t]*(?://|\*[ \t])")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
@@ -79,7 +80,7 @@ class Component:
     """How a component's source is read. `calls` end before the arguments, `streams` before the first `<<`; in a `table`
     the one group of `calls` is the message. `lines` are printed lines of single files or kinds, by a pattern of `file:
     kind`. A group `kind` of `calls` or `streams` stands in the line as KIND, and as STATUS in the form of a status
-    code; FILE is the name of the source file without its folders."""
+    code; PATH is the source file, FILE its name without the folders."""
 
     source: str
     version: str
@@ -167,6 +168,8 @@ def _worded(value: ast.expr) -> str:
 def _printed(component: Component, source: str) -> Iterator[tuple[str, str]]:
     for pattern, end in ((component.calls, ")"), (component.streams, ";")):
         for call in re.finditer(pattern, source) if pattern else ():
+            if _IN_A_COMMENT.match(source, source.rfind("\n", 0, call.start()) + 1):
+                continue
             arguments = _arguments(source[call.end() : call.end() + _MOST_CHARACTERS], end, component.language)
             text = _first_text(arguments, component.language)
             if len(re.sub(r"[^A-Za-z]", "", text)) >= _FEWEST_LETTERS:
@@ -226,7 +229,7 @@ def printed_line(component: Component, message: Message) -> Line:
     """A message as it stands in a log."""
     place = f"{message.file}: {message.kind}" if message.kind else message.file
     line = next((line for pattern, line in component.lines.items() if re.search(pattern, place)), component.line)
-    line = line.replace("FILE", message.file.rpartition("/")[2])
+    line = line.replace("PATH", message.file).replace("FILE", message.file.rpartition("/")[2])
     status = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", message.kind).upper()
     line = line.replace("STATUS", status).replace("KIND", message.kind)
     return parse_line(message.text if message.raised else line.replace("MESSAGE", message.text))

@@ -218,6 +218,25 @@ def test_a_line_is_printed_as_its_call_and_its_file_print_it(tmp_path: Path) -> 
     assert lines == ["fatal gear.c: widget 7 is gone", "warning gear.c: widget 7 is slow"]
 
 
+def test_a_log_may_name_the_file_with_its_folders(tmp_path: Path) -> None:
+    """A failed check of Gloo prints the whole path of the file that made it."""
+    (tmp_path / "cogs").mkdir()
+    (tmp_path / "cogs" / "gear.c").write_text('WIDGET_THROW("widget %d is gone", id);', encoding="utf-8")
+    component = widget(calls=r"\bWIDGET_THROW\(", line="fatal PATH:12 MESSAGE")
+    (message,) = messages(component, tmp_path)
+    assert printed_line(component, message).text == "fatal cogs/gear.c:12 widget 7 is gone"
+
+
+@pytest.mark.parametrize("before", ["// ", "  // if gone: ", " * e.g. "])
+def test_what_is_commented_out_is_no_message(tmp_path: Path, before: str) -> None:
+    """A call in a comment prints nothing; one behind a pointer on its line does."""
+    (tmp_path / "gear.c").write_text(
+        f'{before}WARN("widget %d is gone", id);\n*last = WARN("widget %d is slow", id);\n', encoding="utf-8"
+    )
+    (message,) = messages(widget(streams=""), tmp_path)
+    assert message.text == "widget 7 is slow"
+
+
 def test_the_report_counts_what_is_known_left_out_and_open(tmp_path: Path, book: RuleBook) -> None:
     """A message is known by a rule, by its speaker alone, left out with a reason, or open."""
     (tmp_path / "a.c").write_text(
