@@ -94,15 +94,6 @@ def stopped_after_a_clean_end(fault: Fault, timeline: Timeline, later: _Later) -
     return timeline.stopped_after_its_end(fault.line) or None
 
 
-def job_worked_on_and_ended_well(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
-    """One process ended or complained, the job worked on without it or with another in its place, and its last status
-    is good."""
-    reported = fault.finding.role is Role.SYMPTOM and fault.reason is Reason.OTHERS
-    if not timeline.ending.good or later.broke_after(fault.line) or (fault.died and not reported):
-        return None
-    return timeline.worked_after(fault.line) or timeline.prints_on_as_before(fault.line) or None
-
-
 def steps_go_on_for_long(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
     """Something died, and by its clock the job made steps a minute later and more, until nothing broke any more: such
     steps were in no buffer when it died."""
@@ -182,7 +173,6 @@ RECOVERED: tuple[_Check, ...] = (
     machine_ran_on_for_long,
     machine_works_until_it_goes,
     stopped_after_a_clean_end,
-    job_worked_on_and_ended_well,
     steps_go_on_for_long,
     launchers_report_is_the_end,
     comes_back_with_steps_between,

@@ -23,8 +23,6 @@ from logdiag.scan.survey import Survey
 STEPS_OF_RECOVERY = 3
 # So many ordinary lines after a fault show that the job still worked.
 FEW_LINES_OF_CALM = 2
-# So many of the next lines with the words of earlier ones show that the work goes on.
-_AS_BEFORE, _LOOKED_AT = 8, 100
 # So many ordinary lines between two of the same words show that the job worked after the first of these.
 _MUCH_CALM = 8
 # So many lines of a scheduler's record may follow the one that names its job.
@@ -141,13 +139,6 @@ class Timeline(NamedTuple):
         """Whether the job made a step or reported ordinary work after a line."""
         return bool(self.steps_after(line)) or self.calm_after(line) >= FEW_LINES_OF_CALM
 
-    def prints_on_as_before(self, line: Line) -> bool:
-        """Whether many of the lines after a line have the words of lines before it, with other numbers."""
-        printed = self.printed.get(line.stream, ())
-        index = _index_after(printed, line)
-        before = set(map(_plain_words, printed[:index]))
-        return sum(_plain_words(later) in before for later in printed[index : index + _LOOKED_AT]) >= _AS_BEFORE
-
     def steps_long_after(self, line: Line) -> int:
         """How many steps were printed a minute or more after a line, by their own clocks."""
         printed = self.printed.get(line.stream, ())
@@ -260,11 +251,6 @@ def _sorted(pairs: Iterable[tuple[_K, int]]) -> dict[_K, list[int]]:
 
 def _positions(lines: Iterable[Line]) -> dict[int, list[int]]:
     return _sorted(line.place for line in lines)
-
-
-def _plain_words(line: Line) -> tuple[str, ...]:
-    """The words of letters alone of a line's message."""
-    return tuple(word for word in line.message.split() if word.isalpha())
 
 
 def _index_after(lines: Sequence[Line], line: Line) -> int:
