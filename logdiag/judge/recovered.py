@@ -22,13 +22,19 @@ _LINES_OF_CALM = 8
 # Seconds; a fault of a machine shows in its processes sooner, time-outs included.
 _LONG = 3600.0
 # What a process keeps working through, if it comes back: no GPU, whose memory is lost by then.
-_COMES_BACK = (Reason.OS_ERROR, Reason.NETWORK_ERROR, Reason.NODE_FAILURE, Reason.CONNECTION_ERROR)
+_COMES_BACK = (
+    Reason.OS_ERROR,
+    Reason.NETWORK_ERROR,
+    Reason.NODE_FAILURE,
+    Reason.CONNECTION_ERROR,
+    Reason.S3_STORAGE_ERROR,
+)
 # [  193.378949]
 _UPTIME = pattern_of(r"\[ *(\d{1,9}\.\d{3,9})\]")
-# md127   sdk   0000:41:00.0   66:208   10.0.0.9   (what a machine calls its parts and peers)
+# md127   sdk   0000:41:00.0   66:208   10.0.0.9   OSD_DOWN   (what a machine calls its parts, peers and checks)
 _NAME = pattern_of(
     r"(?<![\w:.-])(?:[A-Za-z][\w-]*\d|sd[a-z]{1,2}|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d|\d{1,3}:\d{1,3}"
-    r"|\d{1,3}(?:\.\d{1,3}){3})(?![\w-]|[:.]\w)"
+    r"|\d{1,3}(?:\.\d{1,3}){3}|[A-Z]{2,12}_[A-Z_]{2,40})(?![\w-]|[:.]\w)"
 )
 _NEVER = sys.maxsize
 
@@ -36,12 +42,13 @@ _NEVER = sys.maxsize
 class _Later(NamedTuple):
     """The faults after a given one that were not recovered from. By stream, `breaks` has the position of the last of
     them, `causes` that of the last cause; `crashes` are (stream, rank). `next_times` has the time of the next of a
-    role, by stream and role, and with role None of the next of all."""
+    role, by stream and role, and with role None of the next of all; `next_faults` has the next itself, by stream."""
 
     breaks: Mapping[int, int] = {}
     causes: Mapping[int, int] = {}
     crashes: frozenset[tuple[int, int | None]] = frozenset()
     next_times: Mapping[tuple[int, Role | None], float] = {}
+    next_faults: Mapping[int, Fault] = {}
 
     def broke_after(self, line: Line, position: int | None = None) -> bool:
         """Whether something broke, unrecovered, after a line, or after `position` in its stream."""
@@ -52,7 +59,9 @@ class _Later(NamedTuple):
         if fault.quiet or not fault.finding.role.is_failure:
             return self
         stream, position, cause = fault.line.stream, fault.line.position, fault.finding.role is Role.CAUSE
-        later = self if stream in self.breaks else self._replace(breaks={**self.breaks, stream: position})
+        later = self._replace(next_faults={**self.next_faults, stream: fault})
+        if stream not in self.breaks:
+            later = later._replace(breaks={**self.breaks, stream: position})
         if fault.line.time is not None:
             time, role = fault.line.time, fault.finding.role
             later = later._replace(next_times={**self.next_times, (stream, None): time, (stream, role): time})
@@ -80,6 +89,17 @@ def machine_ran_on_for_long(fault: Fault, timeline: Timeline, later: _Later) -> 
     if line.time is None or following is None or line.stream in timeline.at_work:
         return None
     return (following - line.time > _LONG and timeline.kinds.is_a("machines-own", line)) or None
+
+
+def machine_had_it_back_before_the_next(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """A machine or a daemon reports that it is back, and what broke next, for good, is its own again and came after
+    that report."""
+    following = later.next_faults.get(fault.line.stream)
+    if fault.died or fault.reason not in _COMES_BACK or following is None or following.reason is not fault.reason:
+        return None
+    if not _is_of_the_same(fault, following, timeline):
+        return None
+    return any(report.position < following.line.position for report in _reported_back(fault, timeline)) or None
 
 
 def machine_works_until_it_goes(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -135,12 +155,7 @@ def machine_has_it_back(fault: Fault, timeline: Timeline, later: _Later) -> bool
     line, waits = fault.line, timeline.kinds.is_a("before-start", fault.line)
     if fault.died or not (waits or (fault.reason in _COMES_BACK and not later.broke_after(line))):
         return None
-    later_reports = (report for report in timeline.back.get(line.stream, ()) if report.position > line.position)
-    # Whatever broke, after the machine's next start its links are up.
-    back = [report for report in later_reports if _uptime(line, 0.0) <= _uptime(report, math.inf)]
-    of_storage = fault.reason is Reason.OS_ERROR or fault.finding.role is Role.SYMPTOM
-    whole = (waits or of_storage) and any(timeline.kinds.is_a("whole-again", report) for report in back)
-    return whole or any(not _names(line).isdisjoint(_names(report)) for report in back) or None
+    return bool(_reported_back(fault, timeline)) or None
 
 
 def rank_crashed_next(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -171,6 +186,7 @@ def steps_follow(fault: Fault, timeline: Timeline, later: _Later) -> bool | None
 RECOVERED: tuple[_Check, ...] = (
     machines_line_beside_a_clean_job,
     machine_ran_on_for_long,
+    machine_had_it_back_before_the_next,
     machine_works_until_it_goes,
     stopped_after_a_clean_end,
     steps_go_on_for_long,
@@ -285,6 +301,28 @@ def _is_stop(fault: Fault, timeline: Timeline) -> bool:
         return False
     closing = fault.finding.closes and fault.finding.role is Role.SYMPTOM
     return closing or timeline.kinds.is_a("stop-from-outside", fault.line)
+
+
+def _reported_back(fault: Fault, timeline: Timeline) -> list[Line]:
+    """The later lines in which a machine or a daemon reports that what broke is back, or its storage whole."""
+    line = fault.line
+    later_reports = (report for report in timeline.back.get(line.stream, ()) if report.position > line.position)
+    # Whatever broke, after the machine's next start its links are up.
+    back = (report for report in later_reports if _uptime(line, 0.0) <= _uptime(report, math.inf))
+    of_storage = fault.reason is Reason.OS_ERROR or fault.finding.role is Role.SYMPTOM
+    waits = of_storage or timeline.kinds.is_a("before-start", line)
+    return [
+        report
+        for report in back
+        if (waits and timeline.kinds.is_a("whole-again", report)) or not _names(line).isdisjoint(_names(report))
+    ]
+
+
+def _is_of_the_same(fault: Fault, following: Fault, timeline: Timeline) -> bool:
+    """Whether two faults are one machine's or daemon's: by the name of the part, by the rule, or by their kind."""
+    if fault.finding.rule == following.finding.rule or not _names(fault.line).isdisjoint(_names(following.line)):
+        return True
+    return all(timeline.kinds.is_a("ends-jobs", each.line) for each in (fault, following))
 
 
 def _uptime(line: Line, otherwise: float) -> float:
