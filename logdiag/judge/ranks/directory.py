@@ -189,8 +189,11 @@ def _agreeing(scored: Sequence[tuple[float, Listing]]) -> list[tuple[float, List
     used: list[tuple[float, Listing]] = []
     best = scored[0][1] if scored else None
     for sure, listing in scored:
-        if best is None or sure < _LEAST or len(used) == _MOST:
+        if best is None or sure < _LEAST:
             break
+        # Each line that all processes print makes a listing; those behind the first few tell nothing but hosts.
+        if len(used) >= _MOST and (listing.hosts is None or any(other.hosts for _, other in used)):
+            continue
         numbers, others = set(listing.numbers), set(listing.numbers).difference(best.numbers)
         tells_more = numbers.issuperset(best.numbers) and listing.hosts is not None
         if 2 * listing.size >= best.size and (not others or tells_more or listing.noun == best.noun):
@@ -247,9 +250,6 @@ def _hosts_of(
 ) -> tuple[float, Mapping[int, str], bool]:
     """The log-odds of the hosts, the host of each rank, and whether ranks were dealt out to a row of hosts in order."""
     listings = [listing for _, listing in used]
-    told = next(hosts_by_another_name(listings, opening), None)
-    if told is not None:
-        return *told, False
 
     def rank_at(row: Row, index: int) -> int | None:
         stem, number = counted(row.words[index])
@@ -261,7 +261,8 @@ def _hosts_of(
     listed = [(sure, listing.hosts.of) for sure, listing in used if listing.hosts is not None]
     whole = next((placed for placed in listed if ranks <= placed[1].keys()), None)
     if whole is None and ranks:
-        found = [*hosts_above(opening, ranks, rank_at), *hosts_beside(rows, ranks, rank_at)]
+        found = [*hosts_by_another_name(listings, opening), *hosts_above(opening, ranks, rank_at)]
+        found += hosts_beside(rows, ranks, rank_at)
         whole = max(found, key=lambda placed: placed[0], default=None)
     if whole is not None or listed:
         return *(whole or listed[0]), False

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 
 from logdiag.judge.ranks.listings import Listing, may_be_a_host, may_be_shared_hosts
-from logdiag.judge.ranks.vocabulary import DEVICES, IN_TURN
+from logdiag.judge.ranks.vocabulary import DEVICES, IN_TURN, NO_NOUNS_OF_HOSTS
 from logdiag.judge.ranks.words import Row, counted, members, singular
 from logdiag.patterns import pattern_of
 
@@ -24,7 +24,7 @@ Placed = tuple[float, Mapping[int, str]]
 
 _ADDRESS = pattern_of(r"\d{1,3}(?:\.\d{1,3}){3}")
 _MOST_WORDS, _FARTHEST, _NEAREST = 24, 5, 3
-_NAMED, _ALIKE, _BELOW, _ADDRESSES = 2.0, 1.6, 1.8, 0.5
+_NAMED, _ALIKE, _BELOW = 2.0, 1.6, 1.8
 _SHARE_ALIKE = 0.9
 _COUNTED_HOSTS, _EACH, _TOTAL, _ONE_EACH = 2.0, 0.0, -1.0, -1.4
 _LONG_NUMBER, _MOST_ON_A_HOST = 5, 64
@@ -32,45 +32,42 @@ _TIMES = pattern_of(r"[x*]?(\d{1,2})x?")
 
 
 def hosts_beside(rows: Sequence[Row], ranks: frozenset[int], rank_at: RankAt) -> Iterator[Placed]:
-    """The hosts that lines name together with their processes."""
+    """The hosts that lines name together with their processes: words that look like hosts, anywhere in the line, or
+    words as far from the process and behind the same word in all lines."""
     named: dict[int, Counter[str]] = defaultdict(Counter)
-    alike: dict[tuple[int, str], dict[int, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    placed: dict[tuple[int, str], dict[int, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for row in rows:
-        found = [
-            (index, rank)
-            for index in range(min(_MOST_WORDS, len(row.words)))
-            if (rank := rank_at(row, index)) is not None
-        ]
-        if len({rank for _, rank in found}) != 1:
+        found = {at: rank for at in range(min(_MOST_WORDS, len(row.words))) if (rank := rank_at(row, at)) is not None}
+        if len(set(found.values())) != 1:
             continue
-        index, rank = found[0]
-        taken = {at for at, _ in found}
-        words = [word for at, word in enumerate(row.words[:_MOST_WORDS]) if at not in taken]
-        named[rank].update({word for word in words if _looks_like_a_host(word)})
-        for at in range(max(0, index - _FARTHEST), min(len(row.words), index + _FARTHEST + 1)):
-            if at not in taken:
-                before = row.lower[at - 1] if at and at - 1 not in taken else ""
-                alike[at - index, before][rank][row.words[at]] += 1
-    for sure, words_by_rank in [(_NAMED, named), *((_ALIKE, words) for words in alike.values())]:
+        index, rank = next(iter(found.items()))
+        others = [at for at in range(min(_MOST_WORDS, len(row.words))) if at not in found]
+        named[rank].update({row.words[at] for at in others if _looks_like_a_host(row.words[at])})
+        for at in others:
+            if abs(at - index) <= _FARTHEST:
+                before = row.lower[at - 1] if at and at - 1 not in found else ""
+                placed[at - index, before][rank][row.words[at]] += 1
+    shared = {rank: _shared(words, named) for rank, words in named.items()}
+    for sure, words_by_rank in [(_NAMED, shared), *((_ALIKE, words) for words in placed.values())]:
         hosts = _one_each(words_by_rank)
         if ranks <= hosts.keys() and may_be_shared_hosts([hosts[rank] for rank in sorted(ranks)]):
             yield sure, hosts
 
 
 def _looks_like_a_host(word: str) -> bool:
-    return bool(_ADDRESS.fullmatch(word)) or (may_be_a_host(word) and counted(word)[0] not in DEVICES)
+    return may_be_a_host(word) and counted(word)[0] not in DEVICES and not members(word)
+
+
+def _shared(words: Counter[str], words_by_rank: Mapping[int, Counter[str]]) -> Counter[str]:
+    """Those words that some other ranks have too, but not all."""
+    often = {word: sum(word in others for others in words_by_rank.values()) for word in words}
+    return Counter({word: times for word, times in words.items() if 1 < often[word] < len(words_by_rank)})
 
 
 def _one_each(words_by_rank: Mapping[int, Counter[str]]) -> dict[int, str]:
-    """The word of each rank, of the one kind of words of which each has one and others have it too."""
-    shared = Counter(word for words in words_by_rank.values() for word in words)
-    found: dict[int, str] = {}
-    for rank, words in words_by_rank.items():
-        own = Counter({word: often for word, often in words.items() if 1 < shared[word] < len(words_by_rank)})
-        (word, often), *_ = [*own.most_common(1), ("", 0)]
-        if often and often >= _SHARE_ALIKE * own.total():
-            found[rank] = word
-    return found
+    """The word of each rank that has one word alone, or nearly so."""
+    first = {rank: words.most_common(1)[0] for rank, words in words_by_rank.items() if words}
+    return {rank: word for rank, (word, times) in first.items() if times >= _SHARE_ALIKE * words_by_rank[rank].total()}
 
 
 def hosts_above(opening: Sequence[Row], ranks: frozenset[int], rank_at: RankAt) -> Iterator[Placed]:
@@ -111,36 +108,41 @@ def hosts_by_another_name(used: Iterable[Listing], opening: Sequence[Row]) -> It
     """The hosts that a column of a listing names by an address, a letter or a number, where other lines say which host
     each is: `10.2.0.4 is elm-7`, `quay A = elm-7`, `node 1: oak-3`."""
     for listing in used:
-        taken = {word for column in listing.columns for word in column}
-        entries = list(zip(*listing.columns, strict=True))
+        entries = set(zip(*listing.columns, strict=True))
+        elsewhere = [row for row in opening if tuple(row.words[: len(listing.columns)]) not in entries]
         for index, column in enumerate(listing.columns):
-            names = set(map(str.lower, column))
-            pairs = set(zip(listing.numbers, column, strict=True))
-            if index == listing.number_column or len(names) < 2 or len(pairs) != listing.size:
+            name_of = dict(zip(listing.numbers, map(str.lower, column), strict=True))
+            if index == listing.number_column or len(set(zip(listing.numbers, column, strict=True))) != listing.size:
                 continue
-            noun = singular(listing.nouns[index])
-            rows = [row for row in opening if tuple(row.words[: len(entries[0])]) not in entries]
-            host_of = _told_elsewhere(names, noun, rows, taken)
-            if host_of:
-                yield _NAMED, {number: host_of[name.lower()] for number, name in pairs}
+            if _may_stand_for_hosts([name_of[number] for number in sorted(name_of)], listing.nouns[index]):
+                host_of = _told_elsewhere(set(name_of.values()), singular(listing.nouns[index]), elsewhere)
+                if host_of and set(host_of.values()).isdisjoint(word for words in listing.columns for word in words):
+                    yield _NAMED, {number: host_of[name] for number, name in name_of.items()}
 
 
-def _told_elsewhere(names: set[str], noun: str, opening: Sequence[Row], taken: set[str]) -> Mapping[str, str]:
+def _may_stand_for_hosts(names: Sequence[str], noun: str) -> bool:
+    """Whether the words beside processes, in the order of their ranks, may stand for hosts: they are addresses, or
+    neighbours share them."""
+    distinct = len(set(names))
+    shared = 1 + sum(before != after for before, after in pairwise(names)) == distinct < len(names)
+    called = noun.isalpha() and singular(noun) not in DEVICES and noun not in NO_NOUNS_OF_HOSTS
+    return distinct > 1 and (all(map(_ADDRESS.fullmatch, names)) or (shared and called))
+
+
+def _told_elsewhere(names: set[str], noun: str, rows: Sequence[Row]) -> Mapping[str, str]:
     """The host of each name, by what stands as far from it in all lines that tell of it; empty where some have none."""
     found: dict[int, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for row in opening:
+    for row in rows:
         for index, word in enumerate(row.lower):
-            before = singular(row.lower[index - 1]) if index else ""
-            if word not in names or (
-                (word.isdecimal() or len(word) == 1) and before != noun and not _in_list(row, index, noun)
-            ):
+            called = index > 0 and singular(row.lower[index - 1]) == noun
+            if word not in names or not (called or _ADDRESS.fullmatch(word) or _in_list(row, index, noun)):
                 continue
             for apart in range(-_NEAREST, _NEAREST + 1):
-                if 0 <= index + apart < len(row.words) and may_be_a_host(host := row.words[index + apart]):
+                if 0 <= index + apart < len(row.words) and _looks_like_a_host(host := row.words[index + apart]):
                     found[apart][word].add(host)
     for hosts in found.values():
         of = {name: next(iter(told)) for name, told in hosts.items() if len(told) == 1}
-        if of.keys() == names and len(set(of.values())) == len(of) and taken.isdisjoint(of.values()):
+        if of.keys() == names and len(set(of.values())) == len(of):
             return of
     return {}
 
@@ -211,7 +213,7 @@ def _hosts_joined_alike(row: Row) -> list[int]:
     between = {row.signs[index].strip() for index in indices[1:]}
     apart = {after - before for before, after in pairwise(indices)}
     different = len({row.words[index] for index in indices}) == len(indices)
-    return indices if apart == {1} and len(between) == 1 and different else []
+    return indices if apart == {1} and len(between) == 1 and "" not in between and different else []
 
 
 def numbers_in(rows: Iterable[Row]) -> list[int]:

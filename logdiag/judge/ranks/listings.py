@@ -32,8 +32,7 @@ Key = tuple[str | int | Words, ...]
 _Entries = Sequence[tuple[Row, Sequence[str]]]
 
 RANGE, ITEMS, ROWS, HEADS = "range", "items", "rows", "heads"
-_HOST = pattern_of(r"(?=.*[\d_-])[^\W\d_][^\W_]*(?:[-_][^\W_]+)*")
-_ADDRESS = pattern_of(r"\d{1,3}(?:\.\d{1,3}){3}")
+_HOST = pattern_of(r"(?=.*[\d-])[^\W\d_][^\W_]*(?:-[^\W_]+)*")
 _LETTERS = pattern_of(r"[^\W\d_]*")
 # 0.77315   082002.640   1.35s   (a measure or a clock, no name)
 _FRACTION = pattern_of(r"\d+\.\d+\w*")
@@ -131,7 +130,7 @@ class Listing:
     def _hosts_in(self, column: int) -> Hosts | None:
         host_of = dict(zip(self.numbers, self.columns[column], strict=True))
         pairs = set(zip(self.numbers, self.columns[column], strict=True))
-        if column == self.number_column or len(pairs) > len(host_of):
+        if column == self.number_column or len(pairs) > len(host_of) or any(map(members, self.columns[column])):
             return None
         named = self.nouns[column] in HOST_WORDS
         called_hosts = named or self.nouns[column] in BEFORE_HOSTS
@@ -177,9 +176,9 @@ def may_be_shared_hosts(names: Sequence[str]) -> bool:
         return False
     runs = 1 + sum(before != after for before, after in pairwise(names))
     in_turn = len(names) > 2 * count and all(name == names[index % count] for index, name in enumerate(names))
-    alike = all(may_be_a_host(name) and counted(name)[0] not in DEVICES for name in each)
+    alike = all(may_be_a_host(name) and counted(name)[0] not in DEVICES and not members(name) for name in each)
     plain = all(name.replace("-", "").isalpha() and len(name) > 1 and name.lower() not in NO_NAMES for name in each)
-    return alike or ((plain or all(map(_ADDRESS.fullmatch, each))) and (runs == count or in_turn))
+    return alike or (plain and (runs == count or in_turn))
 
 
 def listings_in(opening: Sequence[Row], rows: Sequence[Row]) -> list[Listing]:
