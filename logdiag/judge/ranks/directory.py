@@ -192,7 +192,8 @@ def _agreeing(scored: Sequence[tuple[float, Listing]]) -> list[tuple[float, List
         if best is None or sure < _LEAST:
             break
         # Each line that all processes print makes a listing; those behind the first few tell nothing but hosts.
-        if len(used) >= _MOST and (listing.hosts is None or any(other.hosts for _, other in used)):
+        several = listing.hosts is not None and len(set(listing.hosts.of.values())) > 1
+        if len(used) >= _MOST and (not several or any(other.hosts for _, other in used)):
             continue
         numbers, others = set(listing.numbers), set(listing.numbers).difference(best.numbers)
         tells_more = numbers.issuperset(best.numbers) and listing.hosts is not None
@@ -258,14 +259,17 @@ def _hosts_of(
         return None if named is None or named.is_host else named.rank
 
     ranks = frozenset(listings[0].numbers) if listings else frozenset()
-    listed = [(sure, listing.hosts.of) for sure, listing in used if listing.hosts is not None]
-    whole = next((placed for placed in listed if ranks <= placed[1].keys()), None)
+    listed = [(sure, listing.hosts) for sure, listing in used if listing.hosts is not None]
+    every = [placed for placed in listed if ranks <= placed[1].of.keys()]
+    whole = max(every, key=lambda placed: placed[1].look_like_hosts, default=None)
     if whole is None and ranks:
         found = [*hosts_by_another_name(listings, opening), *hosts_above(opening, ranks, rank_at)]
         found += hosts_beside(rows, ranks, rank_at)
-        whole = max(found, key=lambda placed: placed[0], default=None)
-    if whole is not None or listed:
-        return *(whole or listed[0]), False
+        if found:
+            return *max(found, key=lambda placed: placed[0]), False
+    if listed:
+        sure, hosts = whole or listed[0]
+        return sure, hosts.of, False
     dealt = list(hosts_in_a_row(rows[:_OPENING], ranks))
     return max(dealt, key=lambda each: each[0], default=(_LEAST, {}, False))
 

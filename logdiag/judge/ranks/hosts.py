@@ -24,6 +24,7 @@ Placed = tuple[float, Mapping[int, str]]
 
 _ADDRESS = pattern_of(r"\d{1,3}(?:\.\d{1,3}){3}")
 _MOST_WORDS, _FARTHEST, _NEAREST = 24, 5, 3
+# How sure hosts are that stand beside their processes, in one place beside them, and above them.
 _NAMED, _ALIKE, _BELOW = 2.0, 1.6, 1.8
 _SHARE_ALIKE = 0.9
 _COUNTED_HOSTS, _EACH, _TOTAL, _ONE_EACH = 2.0, 0.0, -1.0, -1.4
@@ -135,7 +136,10 @@ def _told_elsewhere(names: set[str], noun: str, rows: Sequence[Row]) -> Mapping[
     for row in rows:
         for index, word in enumerate(row.lower):
             called = index > 0 and singular(row.lower[index - 1]) == noun
-            if word not in names or not (called or _ADDRESS.fullmatch(word) or _in_list(row, index, noun)):
+            # nodes a=elm-7 b=oak-3
+            stands_for = index + 1 < len(row.words) and row.signs[index + 1].strip() in {"=", "=>", "->"}
+            known = called or stands_for or _ADDRESS.fullmatch(word) or _in_list(row, index, noun)
+            if word not in names or not known:
                 continue
             for apart in range(-_NEAREST, _NEAREST + 1):
                 if 0 <= index + apart < len(row.words) and _looks_like_a_host(host := row.words[index + apart]):
@@ -164,8 +168,8 @@ def hosts_in_a_row(rows: Sequence[Row], ranks: frozenset[int]) -> Iterator[tuple
             if hosts and all(map(may_be_a_host, hosts)):
                 yield from _dealt_out(hosts, numbers_in([row]), ranks, in_turn=in_turn)
         mixed = _hosts_joined_alike(row)
-        goes = bool(mixed) and len(ranks) > len(mixed) and len(ranks) % len(mixed) == 0
-        for indices in [*_rows_of_hosts(row), *([mixed] if goes else [])]:
+        share_ranks = bool(mixed) and len(ranks) > len(mixed) and len(ranks) % len(mixed) == 0
+        for indices in [*_rows_of_hosts(row), *([mixed] if share_ranks else [])]:
             counts = [_times(word) for index in indices for word in row.words[index + 1 : index + 2]]
             apart = {after - before for before, after in pairwise(indices)}
             names = [row.words[index] for index in indices]

@@ -33,7 +33,8 @@ _Entries = Sequence[tuple[Row, Sequence[str]]]
 
 RANGE, ITEMS, ROWS, HEADS = "range", "items", "rows", "heads"
 _HOST = pattern_of(r"(?=.*[\d-])[^\W\d_][^\W_]*(?:-[^\W_]+)*")
-_LETTERS = pattern_of(r"[^\W\d_]*")
+# nvme of nvme0n1   (but nothing of tp-gpu03)
+_STEM_OF_DEVICE = pattern_of(r"([^\W\d_]+)\d")
 # 0.77315   082002.640   1.35s   (a measure or a clock, no name)
 _FRACTION = pattern_of(r"\d+\.\d+\w*")
 # At most so many words from one item of a line to the next; so many rows of a listing for each of its numbers.
@@ -51,6 +52,11 @@ class Hosts(NamedTuple):
     of: Mapping[int, str]
     called_hosts: bool
     shared: bool
+
+    @property
+    def look_like_hosts(self) -> bool:
+        """Whether they are hosts by their form too, and not only by where they stand."""
+        return all(map(may_be_a_host, set(self.of.values())))
 
 
 @dataclass(frozen=True)
@@ -140,7 +146,8 @@ class Listing:
             self.nouns[column] not in NO_NOUNS_OF_HOSTS and may_be_shared_hosts(names)
         )
         shared = 1 + sum(before != after for before, after in pairwise(names)) == distinct < len(host_of)
-        in_ranges = self.kind == RANGE and shared and distinct > 1 and not names[0][0].isdecimal()
+        names_alone = all(may_be_a_host(name) or _plain_name(name) for name in names)
+        in_ranges = self.kind == RANGE and shared and distinct > 1 and names_alone
         if not plain and not in_ranges and not all(may_be_a_host(name) for name in set(names)):
             return None
         # learner-0 rank=0   gpu-3 of rank 3
@@ -163,8 +170,14 @@ def may_be_a_host(name: str) -> bool:
     if not _HOST.fullmatch(name):
         return False
     stem, number = counted(name)
-    letters = stem or _LETTERS.findall(name)[0]
+    device = _STEM_OF_DEVICE.match(name)
+    letters = stem or (device[1] if device else "")
     return letters.lower() not in NO_HOSTS and (number < 0 or len(stem) > 1 or number >= _LEAST_OF_ONE_LETTER)
+
+
+def _plain_name(word: str) -> bool:
+    """Whether a word of letters alone may be a name: no single letter, level or setting."""
+    return word.replace("-", "").isalpha() and len(word) > 1 and word.lower() not in NO_NAMES
 
 
 def may_be_shared_hosts(names: Sequence[str]) -> bool:
@@ -177,8 +190,7 @@ def may_be_shared_hosts(names: Sequence[str]) -> bool:
     runs = 1 + sum(before != after for before, after in pairwise(names))
     in_turn = len(names) > 2 * count and all(name == names[index % count] for index, name in enumerate(names))
     alike = all(may_be_a_host(name) and counted(name)[0] not in DEVICES and not members(name) for name in each)
-    plain = all(name.replace("-", "").isalpha() and len(name) > 1 and name.lower() not in NO_NAMES for name in each)
-    return alike or (plain and (runs == count or in_turn))
+    return alike or (all(map(_plain_name, each)) and (runs == count or in_turn))
 
 
 def listings_in(opening: Sequence[Row], rows: Sequence[Row]) -> list[Listing]:

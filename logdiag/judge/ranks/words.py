@@ -181,7 +181,9 @@ def members(word: str) -> tuple[str, ...]:
     if "," in word:
         return tuple(word.split(","))
     found = _RANGE.fullmatch(word)
-    if not found or (found[3] and found[3].lower() != found[1].lower()):
+    # osl2-040 is one name.
+    uneven = found is not None and found[4].startswith("0") and len(found[4]) != len(found[2])
+    if not found or uneven or (found[3] and found[3].lower() != found[1].lower()):
         return ()
     first, last = int(found[2]), int(found[4])
     width = len(found[2]) if found[2].startswith("0") else 0
