@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -60,6 +60,12 @@ _OF_HOST = pattern_of(
     rf"(?:^|/)((?!(?:part|shard|chunk|log|out|run|job|train|step|test)[a-z]*-?\d)[A-Za-z][A-Za-z-]*\d{{1,5}}){_ENDING_OF_OUTPUT}"
 )
 
+# elm-7/boat-02.log   (but no step-1/part-0.out)
+_IN_FOLDER = pattern_of(
+    rf"(?:^|/)(?P<folder>(?!(?:step|epoch|attempt|try|run|part)[-_]?\d)(?=[^/]*[A-Za-z])[\w.-]{{2,60}})"
+    rf"/(?P<stem>(?!(?:part|chunk)[-_.]?\d)[A-Za-z][A-Za-z_-]*?)[-_.]?(?P<number>\d{{1,5}})(?:{_ENDING_OF_OUTPUT}|$)"
+)
+
 
 def is_log(path: str) -> bool:
     """Whether a file of a job's folder is one of its logs."""
@@ -91,6 +97,24 @@ def ranks_of_siblings(names: Iterable[str]) -> Mapping[str, int]:
         if len(ranks) >= _FEWEST_SIBLINGS and sorted(ranks.values()) == list(range(len(ranks)))
         for name, rank in ranks.items()
     }
+
+
+def places_by_folder(names: Iterable[str]) -> Mapping[str, tuple[int, str]]:
+    """The rank and the host of files that lie in one folder for each host and are numbered over all of them:
+    `elm-7/boat-00.log`, `elm-7/boat-01.log`, `oak-3/boat-02.log`, `oak-3/boat-03.log`. Empty for others."""
+    alike: dict[str, dict[str, tuple[int, str]]] = defaultdict(dict)
+    for name in names:
+        if found := _IN_FOLDER.search(name):
+            alike[found["stem"]][name] = (int(found["number"]), found["folder"])
+    places: dict[str, tuple[int, str]] = {}
+    for found_places in alike.values():
+        ranks, hosts = zip(*found_places.values(), strict=True)
+        each = set(Counter(hosts).values())
+        first = min(ranks)
+        counted = first <= 1 and sorted(ranks) == list(range(first, first + len(ranks)))
+        if counted and len(each) == 1 and min(each) > 1 and len(set(hosts)) > 1:
+            places |= found_places
+    return places
 
 
 def node_in(path: str) -> str | None:
@@ -130,11 +154,15 @@ def may_be_heading(line: bytes) -> bool:
 
 def sections_in(data: bytes, position: int) -> Iterator[Section]:
     """The sections that begin in a block of lines; `position` is that of its first line in the stream."""
-    for heading in _HEADING.finditer(data):
-        name = heading["name"].decode(errors="replace")
+    headings = [(heading, heading["name"].decode(errors="replace")) for heading in _HEADING.finditer(data)]
+    places = places_by_folder({name for _, name in headings})
+    for heading, name in headings:
         at = position + data.count(b"\n", 0, heading.start())
         blank = data.find(b"\n\n", heading.end())
         until = sys.maxsize if blank < 0 else at + data.count(b"\n", heading.start(), blank)
+        if name in places:
+            yield Section(at, until, *places[name])
+            continue
         numbered, of_host = _NUMBERED.search(name), _OF_HOST.search(name)
         rank = rank_in(name, name)
         host = heading["host"].decode() if heading["host"] else node_in(name)

@@ -13,7 +13,7 @@ from logdiag.errors import SourceError
 from logdiag.read.decompression import archive_kind_of_file
 from logdiag.read.flight_recorder import holds_dump
 from logdiag.read.forms import Forms
-from logdiag.read.names import in_order, is_log, node_in, rank_in, ranks_of_siblings
+from logdiag.read.names import in_order, is_log, node_in, places_by_folder, rank_in, ranks_of_siblings
 from logdiag.read.streams import Limits, Stream
 
 
@@ -66,7 +66,10 @@ def open_sources(sources: tuple[object, ...], limits: Limits | None = None, form
         by_path.setdefault(os.path.realpath(stream.path) if stream.path else len(by_path), stream)
     streams = list(by_path.values())
     siblings = ranks_of_siblings(stream.name for stream in streams)
+    places = places_by_folder(stream.name for stream in streams)
     for index, stream in enumerate(streams):
+        if stream.name in places and stream.rank is None and stream.node is None:
+            stream.rank, stream.node = places[stream.name]
         stream.rank = siblings.get(stream.name) if stream.rank is None else stream.rank
         stream.index, stream.limits, stream.forms, stream.alone = index, limits, forms, len(streams) == 1
     if problems and streams:

@@ -122,6 +122,10 @@ def test_one_line_may_list_all() -> None:
         ['crew: [{"host": "elm-7", "boats": [0, 1]}, {"host": "oak-3", "boats": [2, 3]}]'],
         ["quay: boats 0 to 1 lie in elm-7 and, by the mole, boats 2 to 3 in oak-3"],
         ["elm-7:", "  boats: [0, 1]", "oak-3:", "  boats: [2, 3]"],
+        ["boats 0..=1 -> elm-7, one winch each", "boats 2..=3 -> oak-3, one winch each"],
+        ["boats 0\u20131 on elm-7", "boats 2\u20133 on oak-3"],
+        ["boats [0, 2) on elm-7", "boats [2, 4) on oak-3"],
+        ["(crew ((elm-7 (boats (0 1))) (oak-3 (boats (2 3)))))"],
         [
             "boat  machine  bus address   pid",
             *(f"{at}  {'elm-7' if at < 2 else 'oak-3'}  0000:{at}b:00  {pid}" for at, pid in enumerate(_PIDS)),
@@ -432,3 +436,29 @@ def test_a_clock_of_two_numbers_names_nobody() -> None:
     """A date and a time of day, joined by a dash."""
     rows = [f"260304-01120{at}.200~n~sea~boat{at % 4}~ knot {at}" for at in range(8)]
     assert not any(name.startswith("260304") for name in _listed(*rows).names)
+
+
+def test_rows_of_numbers_with_commas_or_in_turn_are_ranks() -> None:
+    """Several hosts have every second or third boat."""
+    listed = _listed("elm-7 carries boats 0, 1, 2 and 3", "oak-3 carries boats 4, 5, 6 and 7")
+    assert listed.hosts == {boat: ("elm-7", "oak-3")[boat // 4] for boat in range(8)}
+    listed = _listed("elm-7 has boats [0, 2, 4]", "oak-3 has boats [1, 3, 5]")
+    assert listed.hosts == {boat: ("elm-7", "oak-3")[boat % 2] for boat in range(6)}
+
+
+def test_numbers_in_a_row_that_no_comma_joins_are_no_range() -> None:
+    """What stands before them is no noun of theirs."""
+    assert rows_of(_lines("elm-7 is not heard any more (4 5 6 7 unheard)"))[0].words[-5:] == [*"4567", "unheard"]
+
+
+def test_a_host_with_two_numbers_is_no_range() -> None:
+    """Its numbers have leading zeros, unlike those of a range."""
+    rows = [f"    elm{2}-04{host}   boats {host * 4:4}-{host * 4 + 3}   winches 0-3" for host in range(2)]
+    assert _listed(*rows).hosts == {boat: f"elm2-04{boat // 4}" for boat in range(8)}
+
+
+def test_a_listing_of_hosts_counts_behind_any_number_of_others() -> None:
+    """Each line that all processes print looks like a listing."""
+    steps = [f"10:00:0{at} rank={boat} {word} ready" for word in "abcdefghij" for at, boat in enumerate((3, 0, 2, 1))]
+    placed = [f"10:00:00 pod tm-{boat} bound to elm-{boat + 11}" for boat in range(4)]
+    assert _listed(*placed, *steps).hosts == {boat: f"elm-{boat + 11}" for boat in range(4)}

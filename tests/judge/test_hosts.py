@@ -149,6 +149,7 @@ def test_names_in_a_row_are_counted_by_the_host_before_them() -> None:
         "launch: lease 45-2662, herons 8, punt11 punt12",
         "fleet: 8 tiles on punt11 and punt12",
         "job workers 8 on 2: punt11=4 punt12=4",
+        "herons: punt11 x4, punt12 x4",
         "crew=8 order=punt11,punt12 per=4 host=head-0",
         "yard-2, 8 hooks: punt11 has 0-3, punt12 has 4-7",
     ],
@@ -161,3 +162,68 @@ def test_hosts_in_a_row_have_as_many_ranks_each(first: str) -> None:
 def test_hosts_that_ranks_cannot_be_shared_out_on_tell_nothing() -> None:
     """Three on two."""
     assert _hosts("hosts elm-14 elm-15, 3 seats", "seat 2 is up") == {}
+
+
+_SAILS = [f"10:00:0{boat} boat {boat} | sail up, winch {boat % 2}" for boat in (2, 0, 3, 1)]
+_IN_ORDER = ["elm-7", "elm-7", "oak-3", "oak-3"]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ["book: 10.2.0.4 is elm-7, 10.2.0.5 is oak-3",
+         *(f"boat{boat} listens at 10.2.0.{4 + boat // 2}:71{boat:02}, winch {boat % 2}" for boat in (2, 0, 3, 1))],
+        ["10.2.0.4  elm-7", "10.2.0.5  oak-3",
+         *(f"boat {boat} connected from 10.2.0.{4 + boat // 2}:5{boat}311" for boat in range(4))],
+        ["quay A = elm-7", "quay B = oak-3", *(f"boat {boat} lies at quay {'AB'[boat // 2]}" for boat in range(4))],
+        ["quays: 0=elm-7 1=oak-3", *(f"boat {boat} pid 43{boat}1 quay {boat // 2}" for boat in range(4))],
+        ["node 0 is elm-7, node 1 is oak-3", *(f"boat {boat} on node {boat // 2}" for boat in range(4))],
+        ["quays a=elm-7 b=oak-3", *(f"boat {boat} on {'ab'[boat // 2]}" for boat in range(4))],
+    ],
+)  # fmt: skip
+def test_what_stands_for_a_host_is_told_in_other_lines(rows: list[str]) -> None:
+    """An address, a letter or a number."""
+    assert _hosts(*rows, *_SAILS) == dict(enumerate(_IN_ORDER))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [f"boat {boat}{' (the old one)' * (boat == 2)} has come up at {host}" for boat, host in enumerate(_IN_ORDER)],
+        [f"boat {boat} is here: {'fast, ' * (boat % 2)}{host}, winch 1" for boat, host in enumerate(_IN_ORDER)],
+        ["quay elm-7", "  - boat 0 pid 4311", "  - boat 1 pid 5127", "quay oak-3", "  - boat 2", "  - boat 3"],
+        ["quays: elm-7, oak-3"],
+        ["quay of each boat: elm-7 elm-7 oak-3 oak-3"],
+    ],
+)
+def test_processes_and_hosts_may_stand_in_lines_of_any_form(rows: list[str]) -> None:
+    """Words between them, below a heading, in a row."""
+    assert _hosts(*rows, *_SAILS) == dict(enumerate(_IN_ORDER))
+
+
+def test_ranks_may_be_dealt_out_in_turn() -> None:
+    """How many there are is known from what they print."""
+    hosts = _hosts("dealt round robin, quays = [quay-a, quay-b]", *_SAILS)
+    assert hosts == {boat: f"quay-{'ab'[boat % 2]}" for boat in range(4)}
+
+
+@pytest.mark.parametrize("row", ["boat {} lies in {}", "boat {} pid 4{}", '{{"boat":{},"quay":"{}","pid":4311}}'])
+def test_plain_words_that_neighbours_share_are_hosts(row: str) -> None:
+    """Whatever they look like; numbers, levels and single letters are none."""
+    garnet = ["garnet", "garnet", "opal", "opal"]
+    found = _hosts(*(row.format(boat, host) for boat, host in enumerate(garnet)), *_SAILS)
+    assert found == ({} if "pid 4{}" in row else dict(enumerate(garnet)))
+    for words in (["INFO", "WARN"], ["a", "b"], ["11", "12"], ["tile0", "tile1"]):
+        rows = [row.format(boat, words[boat // 2]) for boat in range(4)]
+        assert not _hosts(*rows, *_SAILS)
+
+
+def test_a_version_beside_another_is_no_host() -> None:
+    hosts = _hosts("yard 2.9.0+g4eb3ef0 cxx20 sail12.8", *_SAILS)
+    assert not hosts
+
+
+def test_ranges_that_others_share_are_no_hosts() -> None:
+    """Each boat of a quay works with the same winches."""
+    rows = [f"elm-{quay} holds b{quay * 2:02}-b{quay * 2 + 1:02}, winches w0-w1" for quay in range(2)]
+    assert set(_hosts(*rows).values()) == {"elm-0", "elm-1"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from logdiag import diagnose
-from logdiag.read.names import section_at, sections_in
+from logdiag.read.names import places_by_folder, section_at, sections_in
 
 _WORK = ["[    0.3] weft 9.2 on acc 0", "[   11.5] pick     4  loss 2.139e-04", "[   18.9] pick     8  loss 2.175e-04"]
 _FAILS = "KeyError: 'weft'"
@@ -41,3 +41,14 @@ def test_what_follows_the_last_file_is_nobodys() -> None:
     assert section_at(sections, last) is None
     assert section_at(sections, 1) == sections[0]
     assert section_at(sections, last - 2) == sections[1]
+
+
+def test_a_folder_for_each_host_tells_the_hosts_of_numbered_files() -> None:
+    """The files are numbered over all folders; folders of runs and parts are no hosts."""
+    names = [f"/srv/log/{('elm-nord', 'elm-west')[boat // 2]}/boat-{boat:02}.log" for boat in range(4)]
+    data = "".join(f"==> {name} <==\nsail up\n\n" for name in ["/srv/log/coach.log", *names]).encode()
+    told = [(section.rank, section.node) for section in sections_in(data, 0)]
+    assert told == [(None, None), (0, "elm-nord"), (1, "elm-nord"), (2, "elm-west"), (3, "elm-west")]
+    assert not places_by_folder(f"run-{boat // 2}/boat-{boat}.log" for boat in range(4))
+    assert not places_by_folder(f"elm-{boat // 2}/boat-{boat % 2}.log" for boat in range(4))
+    assert not places_by_folder(f"elm-0/boat-{boat}.log" for boat in range(4))

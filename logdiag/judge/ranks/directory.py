@@ -12,13 +12,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain
 from typing import NamedTuple
 
-from logdiag.judge.ranks.listings import ITEMS, RANGE, Listing, listings_in, may_be_a_host
+from logdiag.judge.ranks.hosts import hosts_above, hosts_beside, hosts_by_another_name, hosts_in_a_row, numbers_in
+from logdiag.judge.ranks.listings import ITEMS, RANGE, Listing, listings_in
 from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, PROCESSES
 from logdiag.judge.ranks.weights import Features, score
-from logdiag.judge.ranks.words import TIGHT, Row, counted, joined, members, singular
+from logdiag.judge.ranks.words import TIGHT, Row, counted, joined, singular
 
 _HEAD, _STATED, _OPENING = 8, 14, 24
 _LEAST, _SURE, _LEAST_BY_NOUN, _MOST = -1.5, 0.0, -0.5, 7
@@ -27,7 +28,6 @@ _OFTEN = 2
 # The logarithm of the size from which all listings count as equally large; the lines before and after which a listing
 # is early or late.
 _LOG_OF_MOST, _EARLY, _LATE = 6, 30, 200
-_MOST_ON_A_HOST = 64
 
 
 class Named(NamedTuple):
@@ -111,7 +111,7 @@ def directory_of(rows: Sequence[Row], opening: Sequence[Row]) -> Directory:
                 names.setdefault(key, named)
             else:
                 numbered.setdefault(key, named)
-    sure, hosts, in_order = _hosts_of(used, rows)
+    sure, hosts, in_order = _hosts_of(used, rows, opening, names, numbered)
     for trust, listing in used:
         for on_host, named in _names_on_hosts(listing, trust, hosts):
             on_hosts.setdefault(on_host, named)
@@ -135,7 +135,7 @@ def _addresses_in(row: Row) -> Iterator[str]:
 
 def stated_in(rows: Sequence[Row]) -> frozenset[int]:
     """The numbers of a log's first lines, one of which may be that of all processes."""
-    return frozenset(_numbers_in(rows[:_STATED]))
+    return frozenset(numbers_in(rows[:_STATED]))
 
 
 def features_of(listing: Listing, heard: Mapping[str, int], stated: frozenset[int]) -> Features:
@@ -189,8 +189,12 @@ def _agreeing(scored: Sequence[tuple[float, Listing]]) -> list[tuple[float, List
     used: list[tuple[float, Listing]] = []
     best = scored[0][1] if scored else None
     for sure, listing in scored:
-        if best is None or sure < _LEAST or len(used) == _MOST:
+        if best is None or sure < _LEAST:
             break
+        # Each line that all processes print makes a listing; those behind the first few tell nothing but hosts.
+        several = listing.hosts is not None and len(set(listing.hosts.of.values())) > 1
+        if len(used) >= _MOST and (not several or any(other.hosts for _, other in used)):
+            continue
         numbers, others = set(listing.numbers), set(listing.numbers).difference(best.numbers)
         tells_more = numbers.issuperset(best.numbers) and listing.hosts is not None
         if 2 * listing.size >= best.size and (not others or tells_more or listing.noun == best.noun):
@@ -238,13 +242,36 @@ def _names_on_hosts(listing: Listing, sure: float, hosts: Mapping[int, str]) -> 
                 yield from (((host, f"{called} {number}"), named) for called in (noun, ""))
 
 
-def _hosts_of(used: Sequence[tuple[float, Listing]], rows: Sequence[Row]) -> tuple[float, Mapping[int, str], bool]:
+def _hosts_of(
+    used: Sequence[tuple[float, Listing]],
+    rows: Sequence[Row],
+    opening: Sequence[Row],
+    names: Mapping[str, Named],
+    numbered: Mapping[tuple[str, int], Named],
+) -> tuple[float, Mapping[int, str], bool]:
     """The log-odds of the hosts, the host of each rank, and whether ranks were dealt out to a row of hosts in order."""
-    for sure, listing in used:
-        if listing.hosts is not None:
-            return sure, listing.hosts.of, False
-    found = list(_in_a_row(rows[:_OPENING]))
-    return max(found, key=lambda dealt: dealt[0], default=(_LEAST, {}, False))
+    listings = [listing for _, listing in used]
+
+    def rank_at(row: Row, index: int) -> int | None:
+        stem, number = counted(row.words[index])
+        noun = singular(stem or (row.lower[index - 1] if index else ""))
+        named = names.get(row.lower[index]) or (numbered.get((noun, number)) if number >= 0 else None)
+        return None if named is None or named.is_host else named.rank
+
+    ranks = frozenset(listings[0].numbers) if listings else frozenset()
+    listed = [(sure, listing.hosts) for sure, listing in used if listing.hosts is not None]
+    every = [placed for placed in listed if ranks <= placed[1].of.keys()]
+    whole = max(every, key=lambda placed: placed[1].look_like_hosts, default=None)
+    if whole is None and ranks:
+        found = [*hosts_by_another_name(listings, opening), *hosts_above(opening, ranks, rank_at)]
+        found += hosts_beside(rows, ranks, rank_at)
+        if found:
+            return *max(found, key=lambda placed: placed[0]), False
+    if listed:
+        sure, hosts = whole or listed[0]
+        return sure, hosts.of, False
+    dealt = list(hosts_in_a_row(rows[:_OPENING], ranks))
+    return max(dealt, key=lambda each: each[0], default=(_LEAST, {}, False))
 
 
 def in_full(host: str, rows: Sequence[Row]) -> str:
@@ -252,60 +279,3 @@ def in_full(host: str, rows: Sequence[Row]) -> str:
     text = next((row.line.text for row in rows if host in row.words), "")
     found = re.search(rf"(?<![\w.-]){re.escape(host)}((?:\.[A-Za-z][\w-]*)*)(?![\w/])", text)
     return host + (found[1] if found else "")
-
-
-_COUNTED_HOSTS, _EACH, _TOTAL, _ONE_EACH = 2.0, 0.0, -1.0, -1.4
-
-
-def _in_a_row(rows: Sequence[Row]) -> Iterator[tuple[float, Mapping[int, str], bool]]:
-    """The host of each rank where a line names the hosts and how many run on them: `rk0812=4 rk0813=4`, `4 hosts of 8`,
-    `24 on tow-0 tow-1 tow-2`, `tow01..tow08 carry 4 each`. The surer of them first."""
-    for row in rows:
-        for hosts in map(members, row.words):
-            if hosts and all(map(may_be_a_host, hosts)):
-                yield from _dealt_out(hosts, _numbers_in([row]))
-        for indices in _rows_of_hosts(row):
-            counts = [word for index in indices for word in row.words[index + 1 : index + 2]]
-            apart = {after - before for before, after in pairwise(indices)}
-            names = [row.words[index] for index in indices]
-            short = all(len(count) < _SHORT_NUMBER and count.isdecimal() for count in counts)
-            if apart == {2} and len(counts) == len(indices) and short:
-                each = [name for name, count in zip(names, counts, strict=True) for _ in range(int(count))]
-                yield _COUNTED_HOSTS, dict(enumerate(each)), True
-            else:
-                yield from _dealt_out(names, _numbers_in([row]))
-
-
-def _rows_of_hosts(row: Row) -> Iterator[list[int]]:
-    """The indices of several hosts of one form in a line."""
-    alike: dict[str, list[int]] = defaultdict(list)
-    for index, word in enumerate(row.words):
-        if may_be_a_host(word) and counted(word)[0] not in DEVICES:
-            stem = counted(word)[0] or re.split(r"[\d-]", word, maxsplit=1)[0]
-            alike[stem].append(index)
-    for indices in alike.values():
-        # host=bn-00 ... order=bn-03,bn-07,bn-12
-        next_to = [index for index in indices if index - 1 in indices or index + 1 in indices]
-        row_of = next_to if len(next_to) > 1 else indices
-        if len({row.words[index] for index in row_of}) == len(row_of) > 1:
-            yield row_of
-
-
-def _numbers_in(rows: Sequence[Row]) -> list[int]:
-    return [int(word) for row in rows for word in row.words if word.isdecimal() and len(word) < _LONG_NUMBER]
-
-
-def _dealt_out(names: Sequence[str], stated: Sequence[int]) -> Iterator[tuple[float, Mapping[int, str], bool]]:
-    """The host of each rank where each host has as many, in order: by a number of ranks on each or of all in
-    `stated`."""
-    count = len(names)
-    some = [n for n in stated if 1 < n <= _MOST_ON_A_HOST and (n != count or stated.count(n) > 1)]
-    total = next((n for n in stated if n % count == 0 and 1 < n // count <= _MOST_ON_A_HOST), 0)
-    each = next((n for n in some if n * count == total), next(iter(some), 0))
-    if each and ((count in stated and not total) or total == each * count):
-        sure = _COUNTED_HOSTS if total else _EACH
-        yield sure, {rank: names[rank // each] for rank in range(count * each)}, True
-    if total:
-        yield _TOTAL, {rank: names[rank * count // total] for rank in range(total)}, True
-    elif count in stated:
-        yield _ONE_EACH, dict(enumerate(names)), True

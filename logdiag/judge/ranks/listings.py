@@ -7,14 +7,23 @@ Which listing of a log is that of its processes, `directory.py` decides.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise, zip_longest
 from typing import NamedTuple
 
-from logdiag.judge.ranks.vocabulary import BEFORE_HOSTS, DEVICES, HOST_WORDS, NO_HOSTS, PROCESSES, STEPS
+from logdiag.judge.ranks.vocabulary import (
+    BEFORE_HOSTS,
+    DEVICES,
+    HOST_WORDS,
+    NO_HOSTS,
+    NO_NAMES,
+    NO_NOUNS_OF_HOSTS,
+    PROCESSES,
+    STEPS,
+)
 from logdiag.judge.ranks.words import HEAD, Row, counted, joined, members, plain, singular
 from logdiag.patterns import pattern_of
 
@@ -23,8 +32,9 @@ Key = tuple[str | int | Words, ...]
 _Entries = Sequence[tuple[Row, Sequence[str]]]
 
 RANGE, ITEMS, ROWS, HEADS = "range", "items", "rows", "heads"
-_HOST = pattern_of(r"(?=.*[\d-])[A-Za-z][A-Za-z\d]*(?:-[A-Za-z\d]+)*")
-_LETTERS = pattern_of(r"[A-Za-z]*")
+_HOST = pattern_of(r"(?=.*[\d-])[^\W\d_][^\W_]*(?:-[^\W_]+)*")
+# nvme of nvme0n1   (but nothing of tp-gpu03)
+_STEM_OF_DEVICE = pattern_of(r"([^\W\d_]+)\d")
 # 0.77315   082002.640   1.35s   (a measure or a clock, no name)
 _FRACTION = pattern_of(r"\d+\.\d+\w*")
 # At most so many words from one item of a line to the next; so many rows of a listing for each of its numbers.
@@ -42,6 +52,11 @@ class Hosts(NamedTuple):
     of: Mapping[int, str]
     called_hosts: bool
     shared: bool
+
+    @property
+    def look_like_hosts(self) -> bool:
+        """Whether they are hosts by their form too, and not only by where they stand."""
+        return all(map(may_be_a_host, set(self.of.values())))
 
 
 @dataclass(frozen=True)
@@ -121,15 +136,18 @@ class Listing:
     def _hosts_in(self, column: int) -> Hosts | None:
         host_of = dict(zip(self.numbers, self.columns[column], strict=True))
         pairs = set(zip(self.numbers, self.columns[column], strict=True))
-        if column == self.number_column or len(pairs) > len(host_of):
+        if column == self.number_column or len(pairs) > len(host_of) or any(map(members, self.columns[column])):
             return None
         named = self.nouns[column] in HOST_WORDS
         called_hosts = named or self.nouns[column] in BEFORE_HOSTS
         names = [host_of[number] for number in sorted(host_of)]
         distinct = len(set(names))
-        plain = named and not any(name[0].isdecimal() for name in names)
+        plain = (named and not any(name[0].isdecimal() for name in names)) or (
+            self.nouns[column] not in NO_NOUNS_OF_HOSTS and may_be_shared_hosts(names)
+        )
         shared = 1 + sum(before != after for before, after in pairwise(names)) == distinct < len(host_of)
-        in_ranges = self.kind == RANGE and shared and distinct > 1 and not names[0][0].isdecimal()
+        names_alone = all(may_be_a_host(name) or _plain_name(name) for name in names)
+        in_ranges = self.kind == RANGE and shared and distinct > 1 and names_alone
         if not plain and not in_ranges and not all(may_be_a_host(name) for name in set(names)):
             return None
         # learner-0 rank=0   gpu-3 of rank 3
@@ -152,21 +170,40 @@ def may_be_a_host(name: str) -> bool:
     if not _HOST.fullmatch(name):
         return False
     stem, number = counted(name)
-    letters = stem or _LETTERS.findall(name)[0]
+    device = _STEM_OF_DEVICE.match(name)
+    letters = stem or (device[1] if device else "")
     return letters.lower() not in NO_HOSTS and (number < 0 or len(stem) > 1 or number >= _LEAST_OF_ONE_LETTER)
+
+
+def _plain_name(word: str) -> bool:
+    """Whether a word of letters alone may be a name: no single letter, level or setting."""
+    return word.replace("-", "").isalpha() and len(word) > 1 and word.lower() not in NO_NAMES
+
+
+def may_be_shared_hosts(names: Sequence[str]) -> bool:
+    """Whether the words beside processes, in the order of their ranks, may be hosts, though plain words: each
+    is that of as many, of neighbours or of those dealt out in turn, and is no number, level or device."""
+    each = Counter(names)
+    count = len(each)
+    if not 1 < count < len(names) or len(set(each.values())) > 1:
+        return False
+    runs = 1 + sum(before != after for before, after in pairwise(names))
+    in_turn = len(names) > 2 * count and all(name == names[index % count] for index, name in enumerate(names))
+    alike = all(may_be_a_host(name) and counted(name)[0] not in DEVICES and not members(name) for name in each)
+    return alike or (all(map(_plain_name, each)) and (runs == count or in_turn))
 
 
 def listings_in(opening: Sequence[Row], rows: Sequence[Row]) -> list[Listing]:
     """All listings in `opening`, the first lines of a job's logs, in their order; `rows` are all lines."""
-    groups: dict[Key, list[tuple[Row, Sequence[str]]]] = defaultdict(list)
+    groups: dict[Key, dict[Words, Row]] = defaultdict(dict)
     for row in (*opening, *_under_their_hosts(opening)):
         for key, words in _entries(row):
-            groups[key].append((row, words))
+            groups[key].setdefault(tuple(words), row)
     found = [
         listing
-        for key, group in groups.items()
-        if len(group) > 1
-        for part in _parts(key, group)
+        for key, rows_by_words in groups.items()
+        if len(rows_by_words) > 1
+        for part in _parts(key, [(row, words) for words, row in rows_by_words.items()])
         for listing in _counting(str(key[0]), part, rows)
     ]
     return found + [listing for part in _heads(opening) for listing in _counting(HEADS, part, rows)]
@@ -280,11 +317,18 @@ def _of_range(row: Row, ranges: Mapping[int, Words]) -> Iterator[tuple[Key, Sequ
     behind = len(words) - 1 - max(ranges)
     # A remark is no name: `gates 0 and 1 are set on weir-a (Keeper)`.
     in_a_row = all(_OPENS.isdisjoint(signs) or not _CLOSES.isdisjoint(signs) for signs in row.signs[1 - size :])
-    names = words[-size:] if behind >= size > 1 and in_a_row and len(set(words[-size:])) == size else []
+    names = words[-size:] if behind >= size > 1 and in_a_row and _may_be_names(words[-size:]) else []
     rest = words[: -size or None] if names else words
     for k in range(size):
         entry = [ranges[index][k] if index in ranges else word for index, word in enumerate(rest)]
         yield (RANGE, len(rest) + bool(names), tuple(map(str, ranges))), [*entry, *names[k : k + 1], str(k)]
+
+
+def _may_be_names(words: Sequence[str]) -> bool:
+    """Whether words may be the names of several processes: all are different, and all or none look like hosts; not so
+    `on elm-7` behind two numbers."""
+    no_names = any(word.lower() in BEFORE_HOSTS for word in words)
+    return len(set(words)) == len(words) and not no_names and len(set(map(may_be_a_host, words))) == 1
 
 
 def _items(row: Row) -> list[tuple[Key, Sequence[str]]]:

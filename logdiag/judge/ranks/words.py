@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 
 from logdiag.judge.ranks.vocabulary import PROCESSES, SPELT
 from logdiag.model import Line
@@ -23,19 +24,24 @@ _WORDS = pattern_of(
     r"|\d+(?:\.\d+)+\w*"
     r"|\w+(?:-+\w+)*)"
 )
-# PE    0 ..   15   ranks 8 to 15   lanes 6 through 11
+# PE    0 ..   15   ranks 8 to 15   lanes 6 through 11   boats 4..=7 (Rust), or with a long dash
 _LOOSE_RANGE = pattern_of(
-    r"(?<![\w.-])([A-Za-z]{0,3}\d{1,6}) ?(?:\.\.|-|to|through) {1,6}([A-Za-z]{0,3}\d{1,6})(?![\w.]|-\d)"
+    r"(?<![\w.-])([A-Za-z]{0,3}\d{1,6})(?: ?(?:\.\.|-|to|through) {1,6}| ?(?:\.\.[=.]|[\u2013\u2014]) {0,6})"
+    r"([A-Za-z]{0,3}\d{1,6})(?![\w.]|-\d)"
 )
+# boats [4, 8)   (Python's and C's: the last is not among them)
+_HALF_OPEN = pattern_of(r"\[(\d{1,6}), ?(\d{1,6})\)")
 # quay-1: {first: 1, last: 4}   from=0 to=7   start 8, end 15
 _SPELT_RANGE = pattern_of(
     r"\b(?:first|from|start|begin|lo|low)[:= ]{1,3}(\d{1,6}),? {1,2}"
     r"(?:last|to|end|until|hi|high)[:= ]{1,3}(\d{1,6})(?![\w.])"
 )
-_RANGE_SIGNS = ("..", " to ", " - ", "through")
+_RANGE_SIGNS = ("..", " to ", " - ", "through", "\u2013", "\u2014")
 # Gates 0 and 1 are set on weir-a   W00 W01 W02 W03 -> bench-kiel   {"host": "weir-a", "ranks": [0, 1, 2, 3]}
+# (weir-a (gates (0 1 2 3)))   weir-a holds 0, 1, 2, 3   weir-a holds 0, 1, 2 and 3
 _IN_A_ROW = pattern_of(
     r"(?<![\w.:-])(?:(\d{1,5}) and \d{1,5}|(?<=\[)\d{1,5}(?:, ?\d{1,5}){1,512}(?=\])"
+    r"|(?<=[\[{(])\d{1,5}(?: \d{1,5}){1,512}(?=[\])}])|\d{1,5}(?:, {1,2}\d{1,5}){2,512}(?:,? and \d{1,5})?(?!,? \d)"
     r"|([A-Za-z]{1,6})(\d{1,5})(?:,? {1,2}\2\d{1,5}){1,64}(?= ?(?:->|=>|:|@|on |at )))(?![\w.]|-\w)"
 )
 _RANGE = pattern_of(r"([A-Za-z]{0,6})(\d{1,6})(?:-|\.\.)([A-Za-z]{0,6})(\d{1,6})")
@@ -58,6 +64,8 @@ _SPELT = frozenset(SPELT)
 HEAD = 5
 """Words of the head of a line, behind which anything may stand."""
 _LONGEST_RECORD = 60
+_BRACKETS = ("[", "(", "{")
+_FEWEST_DEALT = 3
 _LONGEST, _MOST_WORDS, _MOST_CACHED, _MOST_IN_A_RANGE = 1000, 200, 16_384, 256
 
 
@@ -123,6 +131,7 @@ def _row(line: Line, at: int) -> Row:
         text = _DATE.sub("", before) + _REST_OF_CLOCK.sub("", after, count=1)
     if any(sign in text for sign in _RANGE_SIGNS):
         text = _LOOSE_RANGE.sub(r"\1..\2", text)
+    text = _HALF_OPEN.sub(lambda bounds: f"{bounds[1]}..{int(bounds[2]) - 1}", text) if ")" in text else text
     text = _IN_A_ROW.sub(_as_range, _SPELT_RANGE.sub(r"\1..\2", text))
     pairs = _WORDS.findall(text)[:_MOST_WORDS]
     words = [word.partition(".")[0] if ":" in word else word for _, word in pairs]
@@ -135,12 +144,17 @@ def _row(line: Line, at: int) -> Row:
 
 
 def _as_range(in_a_row: re.Match[str]) -> str:
-    """Numbered words next to each other as a range, where each is the one before plus 1; else as they stand."""
+    """Numbered words next to each other as a range, where each is the one before plus 1; in brackets as a row of
+    members, where all are equally far apart, as ranks are that were dealt out in turn; else as they stand."""
     stem = in_a_row[2] or ""
     words = [word for word in in_a_row[0].replace(",", " ").split() if word != "and"]
     numbers = [int(word[len(stem) :]) for word in words]
-    goes_on = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-    return f"{words[0]}..{words[-1]}" if goes_on else in_a_row[0]
+    apart = {after - before for before, after in pairwise(numbers)}
+    if apart == {1}:
+        return f"{words[0]}..{words[-1]}"
+    in_brackets = in_a_row.string[in_a_row.start() - 1 : in_a_row.start()] in _BRACKETS
+    dealt = in_brackets and len(apart) == 1 and min(apart) > 1 and len(words) >= _FEWEST_DEALT
+    return ",".join(words) if dealt else in_a_row[0]
 
 
 @lru_cache(_MOST_CACHED)
@@ -167,7 +181,9 @@ def members(word: str) -> tuple[str, ...]:
     if "," in word:
         return tuple(word.split(","))
     found = _RANGE.fullmatch(word)
-    if not found or (found[3] and found[3].lower() != found[1].lower()):
+    # osl2-040 is one name.
+    uneven = found is not None and found[4].startswith("0") and len(found[4]) != len(found[2])
+    if not found or uneven or (found[3] and found[3].lower() != found[1].lower()):
         return ()
     first, last = int(found[2]), int(found[4])
     width = len(found[2]) if found[2].startswith("0") else 0
