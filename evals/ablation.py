@@ -44,6 +44,7 @@ _SINGLE = {
     "judgement": ("all_was_survived", "got_over"),
     "root": ("earlier_word_of_the_same_cause", "said_right_before"),
     "suspects.stand_in": (
+        "hint_among_the_suspects",
         "most_suspicious_though_survived",
         "most_suspicious_line",
         "named_by_its_words",

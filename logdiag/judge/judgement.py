@@ -17,6 +17,7 @@ from logdiag.judge.recovered import Standing, places_of, sort_by_standing
 from logdiag.judge.root import find_root, is_consequence
 from logdiag.judge.suspects.ranked import Ranking
 from logdiag.judge.suspects.stand_in import (
+    hint_among_the_suspects,
     knows_only_its_class,
     most_suspicious_line,
     most_suspicious_though_survived,
@@ -150,6 +151,7 @@ def _or_better(facts: Facts, outcome: Outcome, without: frozenset[str]) -> tuple
     """The root, or a suspect in its place where rules name no cause, with the decisions that chose it."""
     decisions = []
     of_a_failure = (
+        hint_among_the_suspects,
         most_suspicious_though_survived,
         most_suspicious_line,
         stands_alone_before_the_root,
