@@ -69,8 +69,8 @@ class Chunks(io.RawIOBase):
 def readable(data: bytes) -> bytes:
     """A log of any bytes but those that claim to be compressed or are no text: those are an error, not a log."""
     claims = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"PK\x05\x06")
-    data = b" " + data if data.startswith(claims) else data
-    return data.translate(None, bytes([*range(1, 7), *range(14, 27)]))
+    data = data.translate(None, bytes([*range(1, 7), *range(14, 27)]))
+    return b" " + data if data.startswith(claims) else data
 
 
 def assert_sound(answer: Diagnosis) -> None:

@@ -14,7 +14,7 @@ from logdiag.judge.decisions import decision
 from logdiag.judge.facts import Facts
 from logdiag.judge.faults import Fault
 from logdiag.judge.recovered import Standing, machine_works_until_it_goes, steps_follow, too_few_steps_follow
-from logdiag.model import Line
+from logdiag.model import Line, Reason
 
 # What each of the numbers of `signs_of` is worth, and what is added to their sum.
 _WORTH: Mapping[str, float] = {
@@ -30,6 +30,9 @@ _BY_STEPS_ALONE = frozenset({too_few_steps_follow.__name__, steps_follow.__name_
 LEAST = 0.78
 """From this chance on, a fault counts as got over."""
 _LEAST_CHANCE, _LEAST_SCORE = 1e-5, 1e-4
+# So much of a log must follow where no step is made and nothing is back.
+_LEAST_SHARE = 0.2
+_ENDS_PROGRAMS = (Reason.CUDA_ERROR, Reason.ECC_ERROR, Reason.NVLINK_ERROR)
 # So many lines more make the share of a short log small.
 _FEW = 5
 
@@ -47,8 +50,7 @@ def got_over(facts: Facts) -> Standing | None:
     for fault in reversed(broke):
         name, stream = made_by.get(fault.line.place, ""), fault.line.stream
         may_be = name in _BY_STEPS_ALONE or (name == machine_works_until_it_goes.__name__ and stream not in broken)
-        # What a process printed before it died may reach the log after its last words.
-        if may_be and not fault.died and chance_of(signs_of(fault, facts, shares)) >= LEAST:
+        if may_be and not _ends_its_process(fault, facts) and _is_over(signs_of(fault, facts, shares)):
             over.append(fault)
         elif fault.finding.role.is_failure:
             broken.add(stream)
@@ -58,6 +60,19 @@ def got_over(facts: Facts) -> Standing | None:
         recovered=tuple(sorted((*facts.standing.recovered, *over), key=lambda fault: fault.line.place)),
         decisions=(*facts.standing.decisions, *(decision(got_over, fault.line, "recovered") for fault in over)),
     )
+
+
+def _ends_its_process(fault: Fault, facts: Facts) -> bool:
+    """Whether a process died of a fault, for what it printed before may reach the log after its last words; or whether
+    a program, and not its machine, tells of a fault of its accelerator, whose memory is lost by then."""
+    of_program = not facts.timeline.kinds.is_a("machines-own", fault.line)
+    return fault.died or (of_program and fault.reason in _ENDS_PROGRAMS)
+
+
+def _is_over(signs: Mapping[str, float]) -> bool:
+    """Whether something goes on after a fault, and by all its signs it was got over."""
+    goes_on = signs["steps"] or signs["is back"] or signs["share after the last fault"] >= _LEAST_SHARE
+    return bool(goes_on) and chance_of(signs) >= LEAST
 
 
 def chance_of(signs: Mapping[str, float]) -> float:
