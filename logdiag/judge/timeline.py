@@ -115,7 +115,7 @@ class Timeline(NamedTuple):
     def stopped_after_its_end(self, line: Line) -> bool:
         """Whether a line comes after the job's clean end, in the smaller part of the log or in one without steps, such
         as a test of the result. False where the caller knows that the job failed."""
-        ends = sorted({*self.ends.get(line.stream, ()), *self.proven_ends.get(line.stream, ())})
+        ends = sorted({*self._of_its_job(self.ends, line), *self._of_its_job(self.proven_ends, line)})
         last = ends[bisect_right(ends, line.position) - 1] if ends and ends[0] < line.position else None
         if last is None or self.failed:
             return False

@@ -172,3 +172,11 @@ def test_the_clean_end_of_one_job_clears_no_fault_of_another(book: RuleBook, end
     well = _event("005", ended, "Job terminated.", "(1) Normal termination (return value 0)")
     started = [line for cluster in (411, 412) for line in _event("001", cluster, "Job executing on host: <10.0.0.7>")]
     assert diagnosed(book, *started, *held, *well).failed is failed
+
+
+def test_a_job_that_is_stopped_after_another_ended_well_has_failed(book: RuleBook) -> None:
+    """A stop after the clean end of the same job changes nothing; another job's end says nothing of this one."""
+    well = _event("005", 412, "Job terminated.", "(1) Normal termination (return value 0)")
+    stopped = _event("005", 411, "Job terminated.", "(0) Abnormal termination (signal 15)")
+    started = [line for cluster in (411, 412) for line in _event("001", cluster, "Job executing on host: <10.0.0.7>")]
+    assert diagnosed(book, *started, *well, *stopped).failed
