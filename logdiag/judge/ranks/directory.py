@@ -70,9 +70,7 @@ class Directory:
 
     def named_or_numbered(self, row: Row, index: int) -> Named | None:
         """The process that a word of a line names, or its number after a noun, such as `rank 4`; None for none."""
-        stem, number = counted(row.words[index])
-        noun = singular(stem or (row.lower[index - 1] if index else ""))
-        return self.named(row, index) or (self.numbered.get((noun, number)) if number >= 0 else None)
+        return self.named(row, index) or _numbered(self.numbered, row, index)
 
     @cached_property
     def _has_addresses(self) -> bool:
@@ -93,6 +91,13 @@ class Directory:
     def several_hosts(self) -> bool:
         """Whether the job runs on more than one host."""
         return len(self.ranks_on_host) > 1
+
+
+def _numbered(numbered: Mapping[tuple[str, int], Named], row: Row, index: int) -> Named | None:
+    """The process that a number names after a noun, its own stem or the word before it; None for none."""
+    stem, number = counted(row.words[index]) if numbered else ("", -1)
+    noun = stem or (row.lower[index - 1] if index else "")
+    return numbered.get((singular(noun), number)) if number >= 0 else None
 
 
 def directory_of(rows: Sequence[Row], opening: Sequence[Row]) -> Directory:
@@ -253,9 +258,7 @@ def _hosts_of(
     listings = [listing for _, listing in used]
 
     def rank_at(row: Row, index: int) -> int | None:
-        stem, number = counted(row.words[index])
-        noun = singular(stem or (row.lower[index - 1] if index else ""))
-        named = names.get(row.lower[index]) or (numbered.get((noun, number)) if number >= 0 else None)
+        named = names.get(row.lower[index]) or _numbered(numbered, row, index)
         return None if named is None or named.is_host else named.rank
 
     ranks = frozenset(listings[0].numbers) if listings else frozenset()

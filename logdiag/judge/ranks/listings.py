@@ -146,8 +146,8 @@ class Listing:
             self.nouns[column] not in NO_NOUNS_OF_HOSTS and may_be_shared_hosts(names)
         )
         shared = 1 + sum(before != after for before, after in pairwise(names)) == distinct < len(host_of)
-        names_alone = all(may_be_a_host(name) or _plain_name(name) for name in names)
-        in_ranges = self.kind == RANGE and shared and distinct > 1 and names_alone
+        in_ranges = self.kind == RANGE and shared and distinct > 1
+        in_ranges = in_ranges and all(may_be_a_host(name) or _plain_name(name) for name in names)
         if not plain and not in_ranges and not all(may_be_a_host(name) for name in set(names)):
             return None
         # learner-0 rank=0   gpu-3 of rank 3
@@ -418,15 +418,12 @@ def _counting(kind: str, part: _Entries, rows: Sequence[Row]) -> list[Listing]:
             continue
         nouns = nouns or _nouns(kind, part, columns, rows)
         listing = Listing(kind, index, numbers, columns, nouns, part[0][0].at, _addresses(kind, part, index, numbers))
+        in_order = kind == ITEMS and listing.goes_on and distinct > _FEWEST_ITEMS
+        if listing.noun in STEPS or not (listing.whole or listing.noun in PROCESSES or in_order):
+            continue
         of_devices = listing.hosts is not None and listing.ranges > len(set(listing.hosts.of.values()))
-        if of_devices or listing.noun in STEPS or listing.counts_hosts:
-            continue  # These are devices that each process of a host got, steps, or hosts.
-        if (
-            listing.whole
-            or listing.noun in PROCESSES
-            or (kind == ITEMS and listing.goes_on and distinct > _FEWEST_ITEMS)
-        ):
-            found.append(listing)
+        if not of_devices and not listing.counts_hosts:
+            found.append(listing)  # Else these are devices that each process of a host got, or hosts.
     most = max((listing.size for listing in found), default=0)
     return [listing for listing in found if listing.whole and listing.size == most] or found
 

@@ -72,6 +72,8 @@ def candidates(book: Book, root: Root, rank: int | None) -> list[Candidate]:
     indices = {*range(min(_FIRST, len(rows))), *near, *range(max(0, len(rows) - _LAST), len(rows))}
     listed = {host.partition(".")[0] for host in book.directory.hosts.values()}
     words = _words_of([rows[index] for index in sorted(indices)], listed)
+    if not words:
+        return []
     named = {index: _ranks_named(rows[index], book) for index in indices}
     families = _families(words, named)
     shapes = Counter(map(_form, words))
