@@ -80,14 +80,16 @@ def absent_from_the_collective(facts: _Facts) -> int | None:
 
 def waited_for(facts: _Facts) -> int | None:
     """The root's process waited for others in vain, and by its words and those of all lines for this one."""
-    if facts.root.reason not in _WAITED:
+    if facts.root.reason not in (*_WAITED, Reason.CONNECTION_ERROR):
         return None
     missed: set[int] = set()
     for told in facts.kinds.told("missed", facts.root.line):
         noun = told.facts.get("noun", "rank").lower()
         if noun in PROCESSES or noun.removesuffix("s") in PROCESSES:
             missed |= _numbers_in(told.facts["missed"])
-    return next(iter(missed)) if len(missed) == 1 else _likeliest_rank(facts)
+    if len(missed) == 1:
+        return next(iter(missed))
+    return _likeliest_rank(facts) if facts.root.reason in _WAITED else None
 
 
 def counted_over_its_groups(facts: _Facts) -> int | None:
@@ -184,7 +186,11 @@ def reported_as_ended_first(facts: _Facts) -> int | None:
     of_launchers = facts.kinds.has("launches-ranks")
     if of_launchers and not facts.one_node:
         return None
-    first = first_to_end(facts.kinds.told("ended-on-node") if of_launchers else ends_in(facts.kinds))
+    ends = facts.kinds.told("ended-on-node") if of_launchers else ends_in(facts.kinds)
+    first = first_to_end(ends)
+    if first is not None and first.rank is None and not first.pid:
+        # A node's daemon is lost, and the launcher says below which of its processes that ends.
+        first = first_to_end([end for end in ends if end.rank is not None and end.node == first.node])
     if first is None:
         return None
     return facts.owners.of_process(first.node or None, first.pid) if first.rank is None else first.rank
