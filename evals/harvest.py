@@ -66,7 +66,7 @@ class Message:
     """One message that a source can print: the file it stands in, and its text with numbers and words filled in.
 
     A raised one stands as Python prints it, behind the name of its class, and takes no other prefix. `kind` is the
-    class or status that the call names, as the source writes it.
+    class or status that the call names, as the source writes it, or in Python the last word of the call that logs it.
     """
 
     file: str
@@ -121,7 +121,8 @@ def messages(component: Component, checkout: Path) -> list[Message]:
 
 
 def python_messages(component: Component, name: str, source: str) -> Iterator[Message]:
-    """What a Python source raises, asserts and logs through a call whose dotted name `calls` matches."""
+    """What a Python source raises, asserts and logs through a call whose dotted name `calls` matches; its last word is
+    the kind of what is logged."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)
         try:
@@ -129,19 +130,28 @@ def python_messages(component: Component, name: str, source: str) -> Iterator[Me
         except SyntaxError:
             return
     for node in ast.walk(tree):
-        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
-            kind = ast.unparse(node.exc.func).rpartition(".")[2]
-            place = "" if hasattr(builtins, kind) else f"{name.partition('/')[0]}."
-            text, raised = f"{place}{kind}: {_worded(node.exc.args[0])}", _worded(node.exc.args[0])
+        kind = ""
+        if isinstance(node, ast.Raise) and (made := _made(node.exc)) is not None and made.args:
+            made_of = ast.unparse(made.func).rpartition(".")[2]
+            place = "" if hasattr(builtins, made_of) else f"{name.partition('/')[0]}."
+            text, raised = f"{place}{made_of}: {_worded(made.args[0])}", _worded(made.args[0])
         elif isinstance(node, ast.Assert) and node.msg is not None:
             raised = _worded(node.msg)
             text = f"AssertionError: {raised}"
         elif isinstance(node, ast.Call) and node.args and re.search(component.calls, ast.unparse(node.func)):
             text, raised = _worded(node.args[0]), ""
+            kind = ast.unparse(node.func).rpartition(".")[2]
         else:
             continue
         if len(re.sub(r"[^A-Za-z]|word", "", raised or text)) >= _FEWEST_LETTERS:
-            yield Message(name, " ".join(text.split()), raised=bool(raised))
+            yield Message(name, " ".join(text.split()), raised=bool(raised), kind=kind)
+
+
+def _made(raised: ast.expr | None) -> ast.Call | None:
+    """The call that makes what is raised; a traceback that is put on it makes nothing."""
+    if isinstance(raised, ast.Call) and isinstance(raised.func, ast.Attribute) and raised.func.attr == "with_traceback":
+        raised = raised.func.value
+    return raised if isinstance(raised, ast.Call) else None
 
 
 def _worded(value: ast.expr) -> str:

@@ -162,6 +162,30 @@ def test_the_harvest_lists_what_a_python_source_raises_asserts_and_logs(tmp_path
     }
 
 
+def test_what_a_python_source_logs_stands_at_its_level(tmp_path: Path) -> None:
+    """The last word of the call is the kind, by which a component says what a printed line looks like."""
+    (tmp_path / "a.py").write_text('log.warning("the widget squeaks")\nlog.error("the widget broke")', encoding="utf-8")
+    component = widget(
+        language="python",
+        files=r"\.py$",
+        calls=r"\.(?:error|warning)$",
+        line="tool - ERROR - MESSAGE",
+        lines={": warning$": "tool - WARNING - MESSAGE"},
+    )
+    assert [printed_line(component, item).text for item in messages(component, tmp_path)] == [
+        "tool - WARNING - the widget squeaks",
+        "tool - ERROR - the widget broke",
+    ]
+
+
+def test_a_traceback_that_is_put_on_an_exception_is_no_class_of_its_own(tmp_path: Path) -> None:
+    """What is raised is the exception below; of one that only has a name the class is not known."""
+    source = 'raise ValueError("the widget is bent").with_traceback(tb)\nraise error.with_traceback(tb)\n'
+    (tmp_path / "a.py").write_text(source, encoding="utf-8")
+    component = widget(language="python", files=r"\.py$", calls="x", line="E tool: MESSAGE")
+    assert [item.text for item in messages(component, tmp_path)] == ["ValueError: the widget is bent"]
+
+
 def test_a_raised_message_is_judged_without_a_loggers_prefix(tmp_path: Path, book: RuleBook) -> None:
     """It stands at the head of its line, where the rules of exceptions look for it."""
     (tmp_path / "a.py").write_text('raise ValueError("the widget is bent")', encoding="utf-8")
