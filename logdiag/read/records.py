@@ -193,14 +193,24 @@ def _texts(record: Record, names: Iterable[tuple[str, bool]], keys: Keys, depth:
 
 
 def _placement(items: Sequence[object], keys: Keys) -> str:
-    """What runs where, of a list of objects that each name a host: [{"host": "elm-1", "ranks": [0, 1]}, ...] becomes
-    `host=elm-1 ranks=0,1 host=...`. Empty for any other list."""
+    """What runs where, of a list of objects that each name a host, or have a number and a name each: [{"host": "elm-1",
+    "ranks": [0, 1]}, ...] becomes `host=elm-1 ranks=0,1 host=...`. Empty for any other list."""
     objects = [item for item in items[:_MOST_PLACES] if isinstance(item, dict)]
     hosts = set(map(folded, keys.nodes))
-    if not objects or not all(any(folded(key) in hosts for key in item) for item in objects):
+    if not objects or not (all(any(folded(key) in hosts for key in item) for item in objects) or _numbered(objects)):
         return ""
     words = (f"{key}={_in_a_word(value)}" for item in objects for key, value in item.items())
     return " ".join(words)[:_LONGEST_PLACEMENT]
+
+
+def _numbered(objects: Sequence[Record]) -> bool:
+    """Whether objects have the same keys, one of them a number that is another in each, and one a word: [{"seat": 0,
+    "bench": "elm-1"}, {"seat": 1, "bench": "elm-1"}]."""
+    columns = [[item.get(key) for item in objects] for key in objects[0]]
+    numbers = (column for column in columns if all(type(value) is int for value in column))
+    words = (column for column in columns if all(isinstance(value, str) and " " not in value for value in column))
+    alike = all(item.keys() == objects[0].keys() for item in objects)
+    return alike and any(len(set(column)) == len(objects) > 1 for column in numbers) and any(words)
 
 
 def _in_a_word(value: object) -> str:

@@ -207,6 +207,13 @@ def test_ranks_may_be_dealt_out_in_turn() -> None:
     assert hosts == {boat: f"quay-{'ab'[boat % 2]}" for boat in range(4)}
 
 
+def test_a_tree_of_plain_names_has_the_hosts_above_their_processes() -> None:
+    """The nearest line that is set in less is the host's."""
+    rows = ["harbour 0.9.3, four boats", "├─ quay mira", "│   ├─ boat 0  winch 0", "│   └─ boat 1  winch 1"]
+    rows += ["└─ quay opal", "    ├─ boat 2  winch 0", "    └─ boat 3  winch 1"]
+    assert _hosts(*rows, *_SAILS) == dict(enumerate(["mira", "mira", "opal", "opal"]))
+
+
 @pytest.mark.parametrize("row", ["boat {} lies in {}", "boat {} pid 4{}", '{{"boat":{},"quay":"{}","pid":4311}}'])
 def test_plain_words_that_neighbours_share_are_hosts(row: str) -> None:
     """Whatever they look like; numbers, levels and single letters are none."""

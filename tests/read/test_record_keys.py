@@ -157,3 +157,12 @@ def test_a_list_of_what_runs_where_is_kept() -> None:
     crew = [{"host": "elm-7", "ranks": [0, 1], "pids": [4311, 5127]}, {"host": "oak-3", "ranks": [2, 3]}]
     record = {"ts": "2026-11-04T10:00:00Z", "level": "info", "msg": "crew is set", "crew": crew, "sails": [{"torn": 1}]}
     assert shown(record)[-1].endswith("crew is set; crew: host=elm-7 ranks=0,1 pids=4311,5127 host=oak-3 ranks=2,3")
+
+
+def test_a_list_that_numbers_names_is_kept() -> None:
+    """Whatever its keys are called; not where the numbers repeat, or nothing is named."""
+    berths = [{"boat": 0, "quay": "mira"}, {"boat": 1, "quay": "mira"}]
+    record = {"ts": "2026-11-04T10:00:00Z", "level": "info", "msg": "two boats", "berths": berths}
+    assert shown(record)[-1].endswith("two boats; berths: boat=0 quay=mira boat=1 quay=mira")
+    for others in ([{"boat": 0, "quay": "mira"}] * 2, [{"boat": 0, "sails": 2}, {"boat": 1, "sails": 2}]):
+        assert shown({**record, "berths": others})[-1].endswith("two boats")

@@ -87,13 +87,14 @@ def hosts_above(opening: Sequence[Row], ranks: frozenset[int], rank_at: RankAt) 
 
 
 def _under_headings(opening: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
-    """Each line that is set in further than a line above it, with that line."""
-    heading: Row | None = None
-    for above, row in pairwise(each for each in opening if each.words):
-        if heading is None or not _is_set_in(row, heading):
-            heading = above if _is_set_in(row, above) else None
-        if heading is not None:
-            yield heading, row
+    """Each line that is set in further than one above it, with the nearest such line."""
+    headings: list[Row] = []
+    for row in (each for each in opening if each.words):
+        while headings and not _is_set_in(row, headings[-1]):
+            headings.pop()
+        if headings:
+            yield headings[-1], row
+        headings.append(row)
 
 
 def _is_set_in(row: Row, heading: Row) -> bool:
@@ -101,8 +102,9 @@ def _is_set_in(row: Row, heading: Row) -> bool:
 
 
 def _host_of_heading(row: Row) -> str | None:
+    """The host of a heading such as `quay elm-7 (2 boats):`, or of one or two plain words: `mira:`, `quay mira`."""
     hosts = [word for word in row.words if _looks_like_a_host(word)]
-    return hosts[0] if len(hosts) == 1 else row.words[0] if len(row.words) == 1 else None
+    return hosts[0] if len(hosts) == 1 else row.words[-1] if 1 <= len(row.words) <= 2 else None
 
 
 def hosts_by_another_name(used: Iterable[Listing], opening: Sequence[Row]) -> Iterator[Placed]:
