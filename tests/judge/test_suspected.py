@@ -66,6 +66,18 @@ def test_a_signal_is_not_traded_for_a_line_that_stands_out(book: RuleBook) -> No
     assert answer.decided_by == "rules"
 
 
+def test_what_a_person_says_of_a_kernels_fault_is_not_the_root(book: RuleBook) -> None:
+    """The kernel's own line is, however vague its rule and striking the words that tell what came of it."""
+    lines = [*(f"Nov 22 06:08:{at} node-7 pacer[812]: turn {at} of the drum" for at in range(10, 55))]
+    lines += ["Nov 22 06:09:08 node-7 kernel: aacraid: Host bus reset request. SCSI hang ?"]
+    lines += [">>> console of node-7, saved by hand; job 4711 on it: node failed"]
+    found = survey(open_sources((log_of(*lines),)), book, Shapes(book, book.filters))
+    striking = Ranking((RankedLine(found.lines[-1], 0.9),), failure=0.9)
+    root = judge(found, book, suspects=lambda: striking).root
+    assert root is not None
+    assert root.line.text == lines[-2]
+
+
 def test_the_reason_of_a_rule_stands_where_its_line_is_the_most_suspicious(book: RuleBook) -> None:
     """Words alone would make another of it: a rule that knows the line knows more."""
     lines = [*(f"Nov 22 06:08:{at} node-7 pacer[812]: turn {at} of the drum" for at in range(10, 55))]

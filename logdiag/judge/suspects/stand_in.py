@@ -115,7 +115,7 @@ def most_suspicious_line(facts: Facts) -> Fault | None:
     if not may_be or may_be[0].score < max(bar.least, bar.times * score_of_root):
         return None
     line = _most_agreed_with(may_be, facts)
-    if root is not None and line.place == root.line.place:
+    if root is not None and (line.place == root.line.place or _only_tells_of(root, line, facts.timeline.kinds)):
         return None
     if (known := _known_fault(line, facts)) is not None:
         return known
@@ -189,6 +189,11 @@ def _bar_before(facts: Facts) -> _Bar | None:
     if not bare and not knows_only_its_class(facts.root):
         return None
     return _IN_UNKNOWN_SOFTWARE if bare or facts.unknown_software else _IN_KNOWN_SOFTWARE
+
+
+def _only_tells_of(root: Fault, line: Line, kinds: Kinds) -> bool:
+    """Whether a kernel itself reports the root, and a line is a program's or a person's: it tells what came of it."""
+    return kinds.is_a("machines-own", root.line) and not kinds.is_a("machines-own", line)
 
 
 def _names_no_cause(root: Fault, kinds: Kinds) -> bool:
