@@ -43,7 +43,7 @@ _NAME = pattern_of(
 _CLOCK = pattern_of(r"^.*?(?:(?<![\da-fA-F:])\d{1,2}:\d{2}(?::\d{2}[\d.,]{0,10}Z?)?[\])]?|\[ *\d+\.\d+\]) +")
 # part-007   u12   run/3   10.0.0.9   mill.service   (what tells one thing from others of its kind)
 _NAMED = pattern_of(r"\d|\w[./]\w")
-_NEVER = sys.maxsize
+_NEVER, _BEFORE_ALL = sys.maxsize, -1
 
 
 class _Later(NamedTuple):
@@ -175,7 +175,11 @@ def too_few_steps_follow(fault: Fault, timeline: Timeline, later: _Later) -> boo
     """Fewer steps follow than show that the process went on: only a clean end counts then."""
     if len(_steps_after(fault, timeline)) >= STEPS_OF_RECOVERY:
         return None
-    return timeline.ended_after(fault.line) is not None and not later.broke_after(fault.line)
+    # The program's own end says more than that a child of it was stopped.
+    child_stopped = fault.of_a_child and _is_stop(fault, timeline)
+    ends = timeline.ends.get(fault.line.stream, (_BEFORE_ALL,)) if child_stopped else (_BEFORE_ALL,)
+    ended = timeline.ended_after(fault.line) is not None or ends[-1] > fault.line.position
+    return ended and not later.broke_after(fault.line)
 
 
 def steps_follow(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:

@@ -42,6 +42,8 @@ CLASS_NAME = pattern_of(
 WARNED = pattern_of(r"\.py:\d+: [A-Z]\w{0,60}Warning: ")
 # raise ReadError("unexpected end of data")
 RAISE = pattern_of(r"raise (?P<name>[A-Za-z_][\w.]*)\((?:f?(?P<quote>[\"'])(?P<text>[^\"'{]*))?")
+# Process Process-1:   Process ForkServerPoolWorker-3:   (multiprocessing, above the traceback of a child that ended)
+OF_A_PROCESS = pattern_of(r"^Process [A-Z][\w-]{0,60}:\s*$")
 IN_THREAD = pattern_of(r"Exception in thread")
 # `logger.exception` prints such a record and the traceback below it; after a FATAL one, of native code, nothing comes.
 LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "CRITICAL"})
