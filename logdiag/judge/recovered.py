@@ -22,6 +22,8 @@ from logdiag.patterns import pattern_of
 _LINES_OF_CALM = 8
 # So many lines of a record of a pod or a task may follow the one that tells its state.
 _LINES_OF_A_RECORD = 30
+# So many lines of any sort show that a job worked; what hangs prints less.
+_MUCH_OUTPUT = 200
 # Seconds; a fault of a machine shows in its processes sooner, time-outs included.
 _LONG = 3600.0
 # What a process keeps working through, if it comes back: no GPU, whose memory is lost by then.
@@ -107,6 +109,15 @@ def it_went_well_before_the_next(fault: Fault, timeline: Timeline, later: _Later
     until = _NEVER if waits or following is None else following.line.position
     back = _reported_back(fault, timeline) if waits or fault.reason in _COMES_BACK else []
     return any(report.position < until for report in (*back, *_went_well(fault, timeline))) or None
+
+
+def worked_until_its_time_was_up(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """A scheduler ended the job because its time was up, and between a fault that ended nothing and that the job
+    printed much, none of it trouble."""
+    following = later.next_faults.get((fault.line.stream, None))
+    if fault.died or following is None or not timeline.kinds.is_a("time-was-up", following.line):
+        return None
+    return following.line.position - fault.line.position >= _MUCH_OUTPUT or None
 
 
 def machine_works_until_it_goes(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -198,6 +209,7 @@ RECOVERED: tuple[_Check, ...] = (
     machines_line_beside_a_clean_job,
     machine_ran_on_for_long,
     it_went_well_before_the_next,
+    worked_until_its_time_was_up,
     machine_works_until_it_goes,
     stopped_after_a_clean_end,
     steps_go_on_for_long,

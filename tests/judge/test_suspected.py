@@ -196,3 +196,16 @@ def test_what_others_worked_on_after_is_the_cause_where_it_stands_out_most(book:
     assert answer.confidence < 0.6
     assert not answer.recovery.automatic
     assert not any(note.startswith("recovered from: Permission") for note in answer.notes)
+
+
+def test_an_exception_that_asyncio_only_tells_of_is_not_traded_for_the_one_that_ended_the_program(
+    book: RuleBook,
+) -> None:
+    """However much it stands out: it ended one task, an hour before."""
+    told = ["2026-03-02 10:00:00 ERROR asyncio: Task exception was never retrieved",
+            "future: <Task finished name='Task-9' coro=<ask() done, defined at /srv/job/ask.py:9>",
+            *traceback_of("NameError: name 'ask_agian' is not defined")]  # fmt: skip
+    work = [f"2026-03-02 11:{number // 60:02}:{number % 60:02} INFO httpx: HTTP/1.1 200 OK" for number in range(300)]
+    root = diagnosed(book, *told, *work, *traceback_of("KeyError: 'weft'")).root_cause
+    assert root is not None
+    assert root.text == "KeyError: 'weft'"
