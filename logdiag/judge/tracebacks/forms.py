@@ -22,6 +22,7 @@ _FRAME_OF_NATIVE_CODE = (
     # ? do_syscall_64+0x5b/0x80 [ext4]   (the kernel's)
     r"(?:\[<[0-9a-f]{8,16}>\] )?(?:\? )?[\w.]{2,120}\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w+\])?$"
 )
+NATIVE_FRAME = pattern_of(rf"^\s*(?:{_FRAME_OF_NATIVE_CODE})")
 # File "net.py", line 3   at Mill.Check.Equal(Int64 a) in /src/Check.cs:line 20   at java.lang.Thread.run(...)
 FRAME_OF_ANY = pattern_of(rf"^[\s|>]*(?:File \"[^\"]*\", line \d|at [\w.$<>`]+\(|{_FRAME_OF_NATIVE_CODE})")
 # KeyError                                  Traceback (most recent call last)   (a notebook's)
