@@ -8,6 +8,7 @@ from logdiag import diagnose
 from logdiag.judge.facts import ENOUGH_LINES, lines_of_unknown_software
 from logdiag.judge.judgement import judge
 from logdiag.judge.suspects.ranked import RankedLine, Ranking
+from logdiag.judge.tracebacks.forms import FRAME_OF_ANY
 from logdiag.model import Line, Reason, Support
 from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import open_sources
@@ -209,3 +210,25 @@ def test_an_exception_that_asyncio_only_tells_of_is_not_traded_for_the_one_that_
     root = diagnosed(book, *told, *work, *traceback_of("KeyError: 'weft'")).root_cause
     assert root is not None
     assert root.text == "KeyError: 'weft'"
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "python(PyEval_EvalCode+0x9f) [0x55fcffbc539f]",
+        "[ 3] /lib64/libc.so.6(+0x3d900)[0x7f00]",
+        "libc.so.6          000015493FE1D900  Unknown               Unknown  Unknown",
+        "       6: internal/log/log.go:259:log.If()",
+        "  step$mill_@mill.F90:261",
+        " ? do_syscall_64+0x5b/0x80",
+    ],
+)
+def test_native_frames_are_frames(frame: str) -> None:
+    assert FRAME_OF_ANY.match(frame)
+
+
+@pytest.mark.parametrize(
+    "line", ["3: store.go:12: the shard is lost", "[3] /data/mill is gone", "#3 0xdead: tile refused"]
+)
+def test_a_message_behind_a_number_is_no_frame(line: str) -> None:
+    assert not FRAME_OF_ANY.match(line)
