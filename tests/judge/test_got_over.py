@@ -68,7 +68,7 @@ def test_what_went_well_after_the_job_broke_comes_too_late(book: RuleBook) -> No
 def test_steps_and_a_good_last_status_make_a_launchers_report_one_of_an_earlier_start(book: RuleBook) -> None:
     """Preempted, started again, and left with 0; a status of 1 proves nothing."""
     stop = "slurmstepd: error: *** JOB 812 ON mill-3 CANCELLED AT 2026-11-22T02:00:10 DUE TO PREEMPTION ***"
-    aborted = "srun: Job step aborted: Waiting up to 62 seconds for job step to finish."
+    aborted = "srun: Job step aborted: Waiting up to 47 seconds for job step to finish."
     log = [*steps(1, 5), stop, aborted, *steps(5, 9)]
     assert diagnosed(book, *log, "rc=0").root_cause is None
     assert diagnosed(book, *log, "rc=1").reason.value == "NodeFailure"
