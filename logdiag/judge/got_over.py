@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from logdiag.judge.decisions import decision
 from logdiag.judge.facts import Facts
@@ -18,13 +18,14 @@ from logdiag.model import Line, Reason
 
 # What each of the numbers of `signs_of` is worth, and what is added to their sum.
 _WORTH: Mapping[str, float] = {
-    "looks like a failure": -0.64,
-    "is suspicious": -0.17,
-    "steps": 0.82,
-    "is back": 2.36,
-    "share after the last fault": 5.35,
+    "looks like a failure": -0.48,
+    "is suspicious": -0.24,
+    "steps": 1.02,
+    "is back": 3.12,
+    "went well": 1.66,
+    "share after the last fault": 3.31,
 }
-_BIAS = -2.16
+_BIAS = -2.78
 # The decisions that know no more than that no steps follow.
 _BY_STEPS_ALONE = frozenset({too_few_steps_follow.__name__, steps_follow.__name__})
 LEAST = 0.78
@@ -103,6 +104,11 @@ def signs_of(fault: Fault, facts: Facts, shares: Mapping[int, float]) -> dict[st
         "looks like a failure": math.log(chance / (1 - chance)),
         "is suspicious": math.log(ranking.scores.get(line.place, 0.0) + _LEAST_SCORE),
         "steps": float(len(timeline.steps_after(line, any_rank=True))),
-        "is back": math.log1p(sum(back.position > line.position for back in timeline.back.get(line.stream, ()))),
+        "is back": _how_many_after(line, timeline.back.get(line.stream, ())),
+        "went well": _how_many_after(line, (told.line for told in timeline.went_well.get(line.stream, ()))),
         "share after the last fault": shares.get(line.stream, 0.0),
     }
+
+
+def _how_many_after(line: Line, reports: Iterable[Line]) -> float:
+    return math.log1p(sum(report.position > line.position for report in reports))

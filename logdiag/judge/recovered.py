@@ -13,12 +13,17 @@ from typing import NamedTuple
 
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
+from logdiag.judge.kinds import Told
 from logdiag.judge.timeline import FEW_LINES_OF_CALM, STEPS_OF_RECOVERY, Timeline, fault_habit
 from logdiag.model import Category, Decision, Line, LinePlace, Reason, Role
 from logdiag.patterns import pattern_of
 
 # So many ordinary log lines after an error that was only logged show that its process went on.
 _LINES_OF_CALM = 8
+# So many lines of a record of a pod or a task may follow the one that tells its state.
+_LINES_OF_A_RECORD = 30
+# So many lines of any sort show that a job worked; what hangs prints less.
+_MUCH_OUTPUT = 200
 # Seconds; a fault of a machine shows in its processes sooner, time-outs included.
 _LONG = 3600.0
 # What a process keeps working through, if it comes back: no GPU, whose memory is lost by then.
@@ -36,19 +41,22 @@ _NAME = pattern_of(
     r"(?<![\w:.-])(?:[A-Za-z][\w-]*\d|sd[a-z]{1,2}|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d|\d{1,3}:\d{1,3}"
     r"|\d{1,3}(?:\.\d{1,3}){3}|[A-Z]{2,12}_[A-Z_]{2,40})(?![\w-]|[:.]\w)"
 )
-_NEVER = sys.maxsize
+# > 02:10:02    T+05:31    [6016.1]    (before a message, as no form reads it)
+_CLOCK = pattern_of(r"^.*?(?:(?<![\da-fA-F:])\d{1,2}:\d{2}(?::\d{2}[\d.,]{0,10}Z?)?[\])]?|\[ *\d+\.\d+\]) +")
+# part-007   u12   run/3   10.0.0.9   mill.service   (what tells one thing from others of its kind)
+_NAMED = pattern_of(r"\d|\w[./]\w")
+_NEVER, _BEFORE_ALL = sys.maxsize, -1
 
 
 class _Later(NamedTuple):
     """The faults after a given one that were not recovered from. By stream, `breaks` has the position of the last of
-    them, `causes` that of the last cause; `crashes` are (stream, rank). `next_times` has the time of the next of a
-    role, by stream and role, and with role None of the next of all; `next_faults` has the next itself, by stream."""
+    them, `causes` that of the last cause; `crashes` are (stream, rank). `next_faults` has the next of a role, by
+    stream and role, and with role None the next of all."""
 
     breaks: Mapping[int, int] = {}
     causes: Mapping[int, int] = {}
     crashes: frozenset[tuple[int, int | None]] = frozenset()
-    next_times: Mapping[tuple[int, Role | None], float] = {}
-    next_faults: Mapping[int, Fault] = {}
+    next_faults: Mapping[tuple[int, Role | None], Fault] = {}
 
     def broke_after(self, line: Line, position: int | None = None) -> bool:
         """Whether something broke, unrecovered, after a line, or after `position` in its stream."""
@@ -59,12 +67,10 @@ class _Later(NamedTuple):
         if fault.quiet or not fault.finding.role.is_failure:
             return self
         stream, position, cause = fault.line.stream, fault.line.position, fault.finding.role is Role.CAUSE
-        later = self._replace(next_faults={**self.next_faults, stream: fault})
+        following = {(stream, None): fault, (stream, fault.finding.role): fault}
+        later = self._replace(next_faults={**self.next_faults, **following})
         if stream not in self.breaks:
             later = later._replace(breaks={**self.breaks, stream: position})
-        if fault.line.time is not None:
-            time, role = fault.line.time, fault.finding.role
-            later = later._replace(next_times={**self.next_times, (stream, None): time, (stream, role): time})
         if not cause and fault.reason is Reason.RUNTIME_ERROR:
             later = later._replace(crashes=later.crashes | {(stream, fault.line.rank)})
         if cause and not fault.finding.closes and stream not in later.causes:
@@ -85,21 +91,33 @@ def machines_line_beside_a_clean_job(fault: Fault, timeline: Timeline, later: _L
 def machine_ran_on_for_long(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
     """A machine ran on for an hour or more after a fault, until it met the next one that is no less."""
     line, cause = fault.line, fault.finding.role is Role.CAUSE
-    following = later.next_times.get((line.stream, Role.CAUSE if cause else None))
-    if line.time is None or following is None or line.stream in timeline.at_work:
+    following = later.next_faults.get((line.stream, Role.CAUSE if cause else None))
+    if following is None or line.stream in timeline.at_work:
         return None
-    return (following - line.time > _LONG and timeline.kinds.is_a("machines-own", line)) or None
+    return (_seconds_between(line, following.line) > _LONG and timeline.kinds.is_a("machines-own", line)) or None
 
 
-def machine_had_it_back_before_the_next(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
-    """A machine or a daemon reports that it is back, and what broke next, for good, is its own again and came after
-    that report."""
-    following = later.next_faults.get(fault.line.stream)
-    if fault.died or fault.reason not in _COMES_BACK or following is None or following.reason is not fault.reason:
+def it_went_well_before_the_next(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """A later line says that what failed went well, or a machine or a daemon that it is back, before anything broke for
+    good that this could explain; or a pod runs that waited, whatever breaks then."""
+    following, line = later.next_faults.get((fault.line.stream, None)), fault.line
+    if fault.died:
         return None
-    if not _is_of_the_same(fault, following, timeline):
+    waits = timeline.kinds.is_a("before-start", line)
+    if not waits and following is not None and following.reason in fault.explains:
         return None
-    return any(report.position < following.line.position for report in _reported_back(fault, timeline)) or None
+    until = _NEVER if waits or following is None else following.line.position
+    back = _reported_back(fault, timeline) if waits or fault.reason in _COMES_BACK else []
+    return any(report.position < until for report in (*back, *_went_well(fault, timeline))) or None
+
+
+def worked_until_its_time_was_up(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """A scheduler ended the job because its time was up, and between a fault that ended nothing and that the job
+    printed much, none of it trouble."""
+    following = later.next_faults.get((fault.line.stream, None))
+    if fault.died or following is None or not timeline.kinds.is_a("time-was-up", following.line):
+        return None
+    return following.line.position - fault.line.position >= _MUCH_OUTPUT or None
 
 
 def machine_works_until_it_goes(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -120,6 +138,15 @@ def steps_go_on_for_long(fault: Fault, timeline: Timeline, later: _Later) -> boo
     if not fault.died or later.broke_after(fault.line):
         return None
     return timeline.steps_long_after(fault.line) >= STEPS_OF_RECOVERY or None
+
+
+def it_runs_again(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """A supervisor's record has the last end of something that runs now, and nothing breaks any more."""
+    if fault.finding.role is not Role.SYMPTOM or fault.reason is not Reason.OTHERS or later.broke_after(fault.line):
+        return None
+    line, states = fault.line, timeline.kinds.told("state-now")
+    of_it = [now for now in states if 0 < _lines_between(now.line, line) <= _LINES_OF_A_RECORD]
+    return (bool(of_it) and of_it[-1].facts["state"].lower() == "running") or None
 
 
 def launchers_report_is_the_end(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -149,15 +176,6 @@ def ordinary_work_follows(fault: Fault, timeline: Timeline, later: _Later) -> bo
     return timeline.calm_after(line) >= (FEW_LINES_OF_CALM if fault.finding.goes_on else _LINES_OF_CALM) or None
 
 
-def machine_has_it_back(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
-    """A machine or a daemon reports that the link, the path or the node is back or its storage whole, and nothing else
-    broke; or a pod runs that waited, whatever breaks then."""
-    line, waits = fault.line, timeline.kinds.is_a("before-start", fault.line)
-    if fault.died or not (waits or (fault.reason in _COMES_BACK and not later.broke_after(line))):
-        return None
-    return bool(_reported_back(fault, timeline)) or None
-
-
 def rank_crashed_next(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
     """The rank that only printed the error crashed later."""
     printed = not fault.died and fault.finding.role is Role.CAUSE and fault.line.rank is not None
@@ -168,7 +186,11 @@ def too_few_steps_follow(fault: Fault, timeline: Timeline, later: _Later) -> boo
     """Fewer steps follow than show that the process went on: only a clean end counts then."""
     if len(_steps_after(fault, timeline)) >= STEPS_OF_RECOVERY:
         return None
-    return timeline.ended_after(fault.line) is not None and not later.broke_after(fault.line)
+    # The program's own end says more than that a child of it was stopped.
+    child_stopped = fault.of_a_child and _is_stop(fault, timeline)
+    ends = timeline.ends.get(fault.line.stream, (_BEFORE_ALL,)) if child_stopped else (_BEFORE_ALL,)
+    ended = timeline.ended_after(fault.line) is not None or ends[-1] > fault.line.position
+    return ended and not later.broke_after(fault.line)
 
 
 def steps_follow(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -186,14 +208,15 @@ def steps_follow(fault: Fault, timeline: Timeline, later: _Later) -> bool | None
 RECOVERED: tuple[_Check, ...] = (
     machines_line_beside_a_clean_job,
     machine_ran_on_for_long,
-    machine_had_it_back_before_the_next,
+    it_went_well_before_the_next,
+    worked_until_its_time_was_up,
     machine_works_until_it_goes,
     stopped_after_a_clean_end,
     steps_go_on_for_long,
+    it_runs_again,
     launchers_report_is_the_end,
     comes_back_with_steps_between,
     ordinary_work_follows,
-    machine_has_it_back,
     rank_crashed_next,
     too_few_steps_follow,
     steps_follow,
@@ -318,11 +341,39 @@ def _reported_back(fault: Fault, timeline: Timeline) -> list[Line]:
     ]
 
 
-def _is_of_the_same(fault: Fault, following: Fault, timeline: Timeline) -> bool:
-    """Whether two faults are one machine's or daemon's: by the name of the part, by the rule, or by their kind."""
-    if fault.finding.rule == following.finding.rule or not _names(fault.line).isdisjoint(_names(following.line)):
-        return True
-    return all(timeline.kinds.is_a("ends-jobs", each.line) for each in (fault, following))
+def _went_well(fault: Fault, timeline: Timeline) -> Iterable[Line]:
+    """The later lines that say of what a fault's line names, in the same words, that it went well."""
+    line = fault.line
+    for told in timeline.went_well.get(line.stream, ()):
+        if told.line.position > line.position and any(_names_it(what, line.text) for what in _wordings(told)):
+            yield told.line
+
+
+def _wordings(told: Told) -> set[str]:
+    """What a line names that went well, without its prefixes; of these and of a time none, one or several are known."""
+    line, what = told.line, told.facts["what"]
+    starts = line.starts if line.text.startswith(what) else (0,)
+    parts = (_CLOCK.sub("", what[start:]) for start in starts)
+    return {part for part in parts if _NAMED.search(part)}
+
+
+def _names_it(what: str, text: str) -> bool:
+    """Whether a text has these very words."""
+    at = text.find(what)
+    return at >= 0 and not text[at + len(what) : at + len(what) + 1].isalnum() and not text[:at][-1:].isalnum()
+
+
+def _lines_between(line: Line, following: Line) -> int:
+    """How many lines later in the same stream the second stands, 0 or less for none."""
+    return following.position - line.position if following.stream == line.stream else 0
+
+
+def _seconds_between(line: Line, following: Line) -> float:
+    """By the clocks of both lines, else by the time since the machine's start; 0 where neither tells."""
+    if line.time is not None and following.time is not None:
+        return following.time - line.time
+    since = _uptime(line, math.inf)
+    return _uptime(following, 0.0) - since if line.time is following.time else 0.0
 
 
 def _uptime(line: Line, otherwise: float) -> float:

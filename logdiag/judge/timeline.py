@@ -51,7 +51,8 @@ class Timeline(NamedTuple):
     lines by which a scheduler says of which of its jobs they and the next lines are. `calm` are
     ordinary log lines, `ends` clean ends, `proven_ends` those that do not rest on words which a script prints whatever
     happened. `habits` are faults that come back with steps in between, with the position up to which they were
-    recovered from. `back` are reports that a machine's part works again. `ending` is how it ends, whatever its words.
+    recovered from. `back` are reports that a machine's part works again, `went_well` is what lines say of which thing
+    that went well. `ending` is how it ends, whatever its words.
     """
 
     kinds: Kinds
@@ -69,6 +70,7 @@ class Timeline(NamedTuple):
     summary: tuple[Told, ...]
     habits: Mapping[Habit, int]
     back: Mapping[int, Sequence[Line]]
+    went_well: Mapping[int, Sequence[Told]]
     ending: Ending
 
     @property
@@ -90,12 +92,18 @@ class Timeline(NamedTuple):
         """The position of the job's clean end after a line where something went wrong; None for none.
 
         A script prints its last words whatever happened: they count only if its work had ended before, or a step was
-        made in between. If several ranks report their clean end, a rank that does not had none.
+        made in between, and a last status 0 only if three were. If several ranks report their clean end, a rank that
+        does not had none.
         """
         ranks = self.ranks_at_end.get(line.stream, frozenset())
         if line.rank is not None and line.rank not in ranks and len(ranks) > 1:
             return None
         ends, proven = self._of_its_job(self.ends, line), self._of_its_job(self.proven_ends, line)
+        good = self.ending.good_status
+        if good is not None and good.stream == line.stream and good.position > line.position:
+            steps = self.steps_after(line, any_rank=True)
+            if len(steps) == STEPS_OF_RECOVERY and steps[-1] < good.position:
+                return good.position
         if ends and ends[-1] > line.position and (ends[0] < line.position or self.steps_after(line)):
             return ends[-1]
         return proven[-1] if proven and proven[-1] > line.position else None
@@ -181,6 +189,9 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed
         summary=summary_of(kinds),
         habits=_habits(faults, steps),
         back=_grouped((line.stream, line) for line in survey.lines if kinds.of_line.get(line.place, set()) & _BACK),
+        went_well=_grouped(
+            (told.line.stream, told) for told in kinds.told("went-well") if told.line.place not in failing
+        ),
         ending=ending_of(printed.values(), kinds),
     )
 

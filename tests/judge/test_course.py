@@ -488,6 +488,34 @@ def test_a_pod_that_started_is_over_what_kept_it_from_starting(book: RuleBook) -
     assert diagnosed(book, missing, started, again).reason.value == "OutOfMemoryError"
 
 
+def test_a_part_that_an_operator_makes_after_all_is_over_its_refusal(book: RuleBook) -> None:
+    """KubeRay tries again; without the later event the refusal is why the job does not start."""
+    event = "  {:8} {:24} {:5} raycluster-controller  {}"
+    refused = event.format("Warning", "FailedToCreateHeadPod", "5m", "Failed to create head Pod ml/fold, quota")
+    made = event.format("Normal", "CreatedHeadPod", "4m", "Created head Pod ml/fold")
+    assert diagnosed(book, refused, made).failed is not True
+    assert diagnosed(book, refused).reason.value == "Others"
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown.", "CUDAError"),
+        (
+            "unable to retrieve OCI runtime error (open /run/moby/7f/log.json: no such file or directory): "
+            'nvidia-container-runtime did not terminate successfully: exit status 1: time="2026-11-04T10:00:00Z" '
+            'level=error msg="failed to create NVIDIA Container Runtime: failed to construct OCI spec modifier: '
+            'requirements not met: unsatisfied condition: cuda>=13.1 (cuda=12.9)": unknown.',
+            "CUDAError",
+        ),
+    ],
+)
+def test_docker_passes_on_why_a_container_got_no_gpus(book: RuleBook, said: str, reason: str) -> None:
+    """All stands on one line, and what Docker adds about its own file is no cause."""
+    head = "docker: Error response from daemon: failed to create task for container: failed to create shim task: "
+    assert diagnosed(book, f"{head}OCI runtime create failed: {said}").reason.value == reason
+
+
 def test_an_array_that_is_whole_again_frees_the_tasks_that_waited_for_it(book: RuleBook) -> None:
     """A task was stuck while a disk of the array was replaced; without the last word the disk broke."""
     kernel = "Nov  4 06:{:02d}:19 store-1 kernel: {}"

@@ -49,9 +49,10 @@ def place(line: Line) -> str | int:
 
 
 def written(scene: dict[str, Any], folder: Path) -> list[str]:
-    """The logs of a scene as files."""
-    job = folder / JOB_LOG
-    job.write_text(scene["log"], encoding="utf-8")
+    """The logs of a scene as files; `times` says how often a line comes."""
+    job, times = folder / JOB_LOG, scene.get("times", {})
+    lines = enumerate(scene["log"].splitlines(keepends=True), 1)
+    job.write_text("".join(line * times.get(number, 1) for number, line in lines), encoding="utf-8")
     if scene.get("cut_gzip"):
         # Two members: the second one is cut, so what stands in the first is read.
         job = folder / f"{JOB_LOG}.gz"

@@ -180,3 +180,12 @@ def test_a_job_that_is_stopped_after_another_ended_well_has_failed(book: RuleBoo
     stopped = _event("005", 411, "Job terminated.", "(0) Abnormal termination (signal 15)")
     started = [line for cluster in (411, 412) for line in _event("001", cluster, "Job executing on host: <10.0.0.7>")]
     assert diagnosed(book, *started, *well, *stopped).failed
+
+
+def test_a_child_that_is_stopped_before_the_programs_clean_end_fails_nothing(book: RuleBook) -> None:
+    """Of a child only the stop is spared: an exception of its own may be why the program ended."""
+    ended = ["final return 190.25, policy.pt written", "Training completed"]
+    for raised, failed in (("KeyboardInterrupt", False), ("IndexError: list index out of range", True)):
+        began = '  File "/usr/lib/python3.11/multiprocessing/process.py", line 314, in _bootstrap'
+        child = ["Process Actor-1:", "Traceback (most recent call last):", began, "    self.run()", raised]
+        assert diagnosed(book, *steps(1, 9), *child, *ended).failed is failed

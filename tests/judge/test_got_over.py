@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from logdiag.rules import RuleBook
 from tests.helpers import diagnosed, steps
 
@@ -34,3 +36,47 @@ def test_no_program_gets_over_a_fault_of_its_accelerator(book: RuleBook) -> None
     assert diagnosed(book, *WORK[:900], lost, *WORK[900:]).reason.value == "ECCError"
     assert diagnosed(book, HUNG, *HOURS, exit_code=1).reason.value == "CUDAError"
     assert diagnosed(book, *steps(1, 20), lost).reason.value == "ECCError"
+
+
+REFUSED = "11:20:00 put run/12/part-003: 503 SlowDown, attempt 1"
+
+
+@pytest.mark.parametrize(
+    ("later", "is_over"),
+    [
+        pytest.param("11:20:02 put run/12/part-003: ok", True, id="the same"),
+        pytest.param("11:20:02 put run/12/part-003 has been written", True, id="in another word"),
+        pytest.param("11:20:02 put run/12/part-004: ok", False, id="another part"),
+        pytest.param("11:20:02 put run/12/part-0031: ok", False, id="a name that only begins so"),
+        pytest.param("11:20:02 put run/12/part-003: not ok", False, id="not well"),
+        pytest.param("11:20:02 upload: ok", False, id="without a name"),
+    ],
+)
+def test_what_failed_went_well_later_if_the_same_words_say_so(book: RuleBook, later: str, is_over: bool) -> None:
+    """What is named must be the same, whatever software prints it."""
+    assert (diagnosed(book, REFUSED, later).root_cause is None) is is_over
+
+
+def test_what_went_well_after_the_job_broke_comes_too_late(book: RuleBook) -> None:
+    """An operator mends what ended the job: the job is ended all the same."""
+    said = "[rank1]: RuntimeError: could not keep the run's files"
+    root = diagnosed(book, REFUSED, "trainer: exit 1", said, "12:20:02 put run/12/part-003: ok").root_cause
+    assert root is not None
+    assert root.text == REFUSED
+
+
+def test_steps_and_a_good_last_status_make_a_launchers_report_one_of_an_earlier_start(book: RuleBook) -> None:
+    """Preempted, started again, and left with 0; a status of 1 proves nothing."""
+    stop = "slurmstepd: error: *** JOB 812 ON mill-3 CANCELLED AT 2026-11-22T02:00:10 DUE TO PREEMPTION ***"
+    aborted = "srun: Job step aborted: Waiting up to 62 seconds for job step to finish."
+    log = [*steps(1, 5), stop, aborted, *steps(5, 9)]
+    assert diagnosed(book, *log, "rc=0").root_cause is None
+    assert diagnosed(book, *log, "rc=1").reason.value == "NodeFailure"
+
+
+@pytest.mark.parametrize(("state", "is_over"), [("Running", True), ("Waiting", False)])
+def test_the_last_end_of_what_runs_now_is_past(book: RuleBook, state: str, is_over: bool) -> None:
+    """The state that stands nearest above the end counts: of two containers each has its own."""
+    record = ["  helper:", "    State:          Running", "  scorer:", f"    State:          {state}"]
+    ended = ["    Last State:     Terminated", "      Reason:       Error", "      Exit Code:    137"]
+    assert (diagnosed(book, *record, *ended).root_cause is None) is is_over

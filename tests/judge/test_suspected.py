@@ -8,6 +8,7 @@ from logdiag import diagnose
 from logdiag.judge.facts import ENOUGH_LINES, lines_of_unknown_software
 from logdiag.judge.judgement import judge
 from logdiag.judge.suspects.ranked import RankedLine, Ranking
+from logdiag.judge.tracebacks.forms import FRAME_OF_ANY
 from logdiag.model import Line, Reason, Support
 from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import open_sources
@@ -64,6 +65,18 @@ def test_a_signal_is_not_traded_for_a_line_that_stands_out(book: RuleBook) -> No
     told = "srun: error: node-004: task 3: Killed"
     answer = diagnosed(book, *steps(1, 40), "note: 3 odd rows in shard 17 were left as they are", told)
     assert answer.decided_by == "rules"
+
+
+def test_what_a_person_says_of_a_kernels_fault_is_not_the_root(book: RuleBook) -> None:
+    """The kernel's own line is, however vague its rule and striking the words that tell what came of it."""
+    lines = [*(f"Nov 22 06:08:{at} node-7 pacer[812]: turn {at} of the drum" for at in range(10, 55))]
+    lines += ["Nov 22 06:09:08 node-7 kernel: aacraid: Host bus reset request. SCSI hang ?"]
+    lines += [">>> console of node-7, saved by hand; job 4711 on it: node failed"]
+    found = survey(open_sources((log_of(*lines),)), book, Shapes(book, book.filters))
+    striking = Ranking((RankedLine(found.lines[-1], 0.9),), failure=0.9)
+    root = judge(found, book, suspects=lambda: striking).root
+    assert root is not None
+    assert root.line.text == lines[-2]
 
 
 def test_the_reason_of_a_rule_stands_where_its_line_is_the_most_suspicious(book: RuleBook) -> None:
@@ -184,3 +197,38 @@ def test_what_others_worked_on_after_is_the_cause_where_it_stands_out_most(book:
     assert answer.confidence < 0.6
     assert not answer.recovery.automatic
     assert not any(note.startswith("recovered from: Permission") for note in answer.notes)
+
+
+def test_an_exception_that_asyncio_only_tells_of_is_not_traded_for_the_one_that_ended_the_program(
+    book: RuleBook,
+) -> None:
+    """However much it stands out: it ended one task, an hour before."""
+    told = ["2026-03-02 10:00:00 ERROR asyncio: Task exception was never retrieved",
+            "future: <Task finished name='Task-9' coro=<ask() done, defined at /srv/job/ask.py:9>",
+            *traceback_of("NameError: name 'ask_agian' is not defined")]  # fmt: skip
+    work = [f"2026-03-02 11:{number // 60:02}:{number % 60:02} INFO httpx: HTTP/1.1 200 OK" for number in range(300)]
+    root = diagnosed(book, *told, *work, *traceback_of("KeyError: 'weft'")).root_cause
+    assert root is not None
+    assert root.text == "KeyError: 'weft'"
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "python(PyEval_EvalCode+0x9f) [0x55fcffbc539f]",
+        "[ 3] /lib64/libc.so.6(+0x3d900)[0x7f00]",
+        "libc.so.6          000015493FE1D900  Unknown               Unknown  Unknown",
+        "       6: internal/log/log.go:259:log.If()",
+        "  step$mill_@mill.F90:261",
+        " ? do_syscall_64+0x5b/0x80",
+    ],
+)
+def test_native_frames_are_frames(frame: str) -> None:
+    assert FRAME_OF_ANY.match(frame)
+
+
+@pytest.mark.parametrize(
+    "line", ["3: store.go:12: the shard is lost", "[3] /data/mill is gone", "#3 0xdead: tile refused"]
+)
+def test_a_message_behind_a_number_is_no_frame(line: str) -> None:
+    assert not FRAME_OF_ANY.match(line)

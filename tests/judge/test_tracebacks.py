@@ -65,6 +65,18 @@ RELAYED = [
 ]
 
 
+def test_a_childs_exception_below_an_ignored_one_ended_the_child(book: RuleBook) -> None:
+    """`Process Process-1:` quotes nothing; it announces what a process of multiprocessing died of."""
+    ignored = [
+        "Exception ignored in: <function Loader.__del__ at 0x7f2b>",
+        *traceback_of("RuntimeError: it was killed"),
+    ]
+    lines = [*ignored, "Process Process-1:", *traceback_of("IndexError: tuple index out of range")]
+    first, second = found(lines)
+    assert [first.ignored, second.ignored] == [True, False]
+    assert root_line(diagnosed(book, *steps(1, 3), *lines)) == 3 + len(lines)
+
+
 def test_a_relayed_exception_of_a_loader_is_one_chain(book: RuleBook) -> None:
     """The worker's own exception is the root, not the line that says it was caught."""
     traceback = only(RELAYED)

@@ -109,8 +109,9 @@ def _slots_of(row: Row) -> Iterator[tuple[int, Slot, int]]:
         if number < 0:
             before = row.lower[index] if word.replace("_", "").isalpha() else ""
             continue
-        if before in SOURCES and row.signs[index].startswith(":"):
-            continue
+        of_a_bar = row.signs[index].rstrip().endswith("|") and row.signs[index + 1 : index + 2] == ["/"]
+        if of_a_bar or (before in SOURCES and row.signs[index].startswith(":")):
+            continue  #  1%|#  | 164/11206 [8:26:46   loader.py:41
         if stem or before:
             yield index, (_STEM, stem) if stem else (_WORD, before), number
         if index < _COLUMNS:

@@ -24,6 +24,7 @@ from logdiag.judge.suspects.failure import INPUTS, chance_of, inputs_of, standin
 from logdiag.judge.suspects.line_features import FEATURES, View, candidates_of, features_of, view_of
 from logdiag.judge.suspects.ranked import RankedLine, Ranking
 from logdiag.judge.suspects.trees import Tree, features_in, sum_of_trees, tree_from
+from logdiag.judge.tracebacks.forms import NATIVE_FRAME
 from logdiag.model import Digest
 from logdiag.scan.survey import Survey
 from logdiag.settings.places import StrPath
@@ -82,9 +83,11 @@ def ranking(survey: Survey, digest: Digest) -> Ranking:
 
 
 def _ranking(view: View, values: dict[int, float], weights: Weights) -> Ranking:
-    """The ranking from the candidates' values; of lines of one shape the best stands for all."""
+    """The ranking from the candidates' values; one line stands for all of its shape, none for native frames."""
     best: dict[str, int] = {}
     for index in values:
+        if NATIVE_FRAME.match(view.lines[index].message):
+            continue
         shape = view.shapes[index]
         if shape not in best or values[index] > values[best[shape]]:
             best[shape] = index
@@ -93,7 +96,8 @@ def _ranking(view: View, values: dict[int, float], weights: Weights) -> Ranking:
     most = max(values.values())
     powers = {index: math.exp((value - most) / weights.temperature) for index, value in values.items()}
     share = failure / max(sum(powers[index] for index in best.values()), 1e-12)
-    scores = {view.lines[index].place: min(share * powers[best[view.shapes[index]]], 1.0) for index in values}
+    of_shape = {shape: powers[index] for shape, index in best.items()}
+    scores = {view.lines[index].place: min(share * of_shape.get(view.shapes[index], 0.0), 1.0) for index in values}
     ranked = sorted(best.values(), key=lambda index: (-powers[index], index))
     return Ranking(tuple(RankedLine(view.lines[index], share * powers[index]) for index in ranked), failure, scores)
 

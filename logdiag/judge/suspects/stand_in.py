@@ -115,7 +115,7 @@ def most_suspicious_line(facts: Facts) -> Fault | None:
     if not may_be or may_be[0].score < max(bar.least, bar.times * score_of_root):
         return None
     line = _most_agreed_with(may_be, facts)
-    if root is not None and line.place == root.line.place:
+    if root is not None and (line.place == root.line.place or _follows_from(root, line, facts.timeline.kinds)):
         return None
     if (known := _known_fault(line, facts)) is not None:
         return known
@@ -143,7 +143,8 @@ def stands_alone_before_the_root(facts: Facts) -> Fault | None:
         return None
     first, second = ranking.lines[0], sum(ranked.score for ranked in ranking.lines[1:2])
     bar = max(_ALONE.least, _ALONE.times * ranking.scores.get(root.line.place, 0.0), _TIMES_THE_SECOND * second)
-    survived = places_of((*facts.standing.recovered, *facts.standing.afterwards))
+    spared = (fault for fault in facts.standing.broke if fault.within and fault.finding.role is Role.HINT)
+    survived = places_of((*facts.standing.recovered, *facts.standing.afterwards, *spared))
     ahead = root.line.position - first.line.position if first.line.stream == root.line.stream else 0
     if first.score < bar or ahead <= 0 or first.line.place in survived or _belongs_to(root, first.line):
         return None
@@ -189,6 +190,14 @@ def _bar_before(facts: Facts) -> _Bar | None:
     if not bare and not knows_only_its_class(facts.root):
         return None
     return _IN_UNKNOWN_SOFTWARE if bare or facts.unknown_software else _IN_KNOWN_SOFTWARE
+
+
+def _follows_from(root: Fault, line: Line, kinds: Kinds) -> bool:
+    """Whether a line tells what came of the root: a kernel itself reports the root, and a program or a person printed
+    the line; or it stands below the exception by which a process had ended, one whose reason a rule knows."""
+    below = line.stream == root.line.stream and line.position > root.line.position
+    ended = root.died and root.reason not in _NO_REASON
+    return (below and ended) or (kinds.is_a("machines-own", root.line) and not kinds.is_a("machines-own", line))
 
 
 def _names_no_cause(root: Fault, kinds: Kinds) -> bool:

@@ -173,12 +173,14 @@ class _Reader:
         self.last = line
 
     def _announces_next(self, line: Line, text: str) -> bool:
-        """Whether a line announces the traceback of a thread or an ignored one; if so, ends the chain before."""
-        in_thread = forms.IN_THREAD.search(text)
-        if not in_thread and not self.kinds.is_a("exception-ignored", line):
+        """Whether a line announces the traceback of a child process, of a thread, or an ignored one; if so, ends the
+        chain before."""
+        in_thread, of_a_process = forms.IN_THREAD.search(text), forms.OF_A_PROCESS.match(text)
+        ignored = self.kinds.is_a("exception-ignored", line)
+        if not (in_thread or of_a_process or ignored):
             return False
         self.close()
-        self.ignored, self.in_thread, self.announced = not in_thread, in_thread is not None, line.position
+        self.ignored, self.in_thread, self.announced = ignored, in_thread is not None, line.position
         return True
 
     def _note_alone(self, line: Line, text: str) -> None:

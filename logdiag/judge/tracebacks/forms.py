@@ -9,8 +9,22 @@ HEADER = pattern_of(r"Traceback \(most recent call last\)")
 ESCAPED = pattern_of(r"Traceback \(most recent call last\):?\\n")
 RELAYED_HEADER = pattern_of(r"Original Traceback|Error: Traceback|Exception: Traceback|RemoteTraceback")
 FRAME = pattern_of(r'^(?P<indent>[\s|>]*)File "[^"]*", line \d+')
+_FRAME_OF_NATIVE_CODE = (
+    # python(PyEval_EvalCode+0x9f) [0x55fc]   [ 3] /lib64/libc.so.6(+0x3d900)[0x7f00]   (glibc's)
+    r"(?:\[?[\d ]{1,3}\]? +)?\S{1,200}\((?:.{1,300})?\+0x[0-9a-f]+\) ?\[0x[0-9a-f]+\]|"
+    # libc.so.6   000015493FE1D900  Unknown   Unknown  Unknown   (Intel's Fortran, and its heading)
+    r"\S{1,200} +[0-9A-F]{16} +\S.{0,200} (?:Unknown|\d{1,7}) +\S+$|Image +PC +Routine +Line +Source|"
+    # 1: 0xb7a940 node::Abort()   12: core::ops::call_once   6: log/log.go:259:log.If()   (of Node.js, Rust, MinIO)
+    r"\d{1,3}: +(?:0x[0-9a-f]{6,16} (?:\[|- |\S+\()|<?\w+(?:::[\w<>$]+){2,20}$|\S{1,200}\.go:\d+:\S+\)$)|"
+    # /src/mill/main.go:12 +0x1d   [3] solve(x) @ Mill mill.jl:12   stp$step_@step.F90:261   (of Go, Julia, Cray's ATP)
+    r"\S{1,200}\.go:\d+ \+0x[0-9a-f]+$|\[\d{1,3}\] .{1,200} (?:@|at) .{0,100}\.jl:\d+|"
+    r"[\w$.]{2,120}@(?:[\w.-]{1,120}\.\w{1,4}:\d+|0x[0-9a-f]+)$|"
+    # ? do_syscall_64+0x5b/0x80 [ext4]   (the kernel's)
+    r"(?:\[<[0-9a-f]{8,16}>\] )?(?:\? )?[\w.]{2,120}\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w+\])?$"
+)
+NATIVE_FRAME = pattern_of(rf"^\s*(?:{_FRAME_OF_NATIVE_CODE})")
 # File "net.py", line 3   at Mill.Check.Equal(Int64 a) in /src/Check.cs:line 20   at java.lang.Thread.run(...)
-FRAME_OF_ANY = pattern_of(r"^[\s|>]*(?:File \"[^\"]*\", line \d|at [\w.$<>`]+\()")
+FRAME_OF_ANY = pattern_of(rf"^[\s|>]*(?:File \"[^\"]*\", line \d|at [\w.$<>`]+\(|{_FRAME_OF_NATIVE_CODE})")
 # KeyError                                  Traceback (most recent call last)   (a notebook's)
 NOTEBOOK_HEADER = pattern_of(r"^(?P<name>[A-Z]\w*) {2,}Traceback \(most recent call last\)\s*$")
 # Cell In[7], line 5   File ~/net.py:12, in fit(x)   /opt/net.py in fit(x)   ---> 12 loss = f(x)   [... skipping ...]
@@ -42,6 +56,8 @@ CLASS_NAME = pattern_of(
 WARNED = pattern_of(r"\.py:\d+: [A-Z]\w{0,60}Warning: ")
 # raise ReadError("unexpected end of data")
 RAISE = pattern_of(r"raise (?P<name>[A-Za-z_][\w.]*)\((?:f?(?P<quote>[\"'])(?P<text>[^\"'{]*))?")
+# Process Process-1:   Process ForkServerPoolWorker-3:   (multiprocessing, above the traceback of a child that ended)
+OF_A_PROCESS = pattern_of(r"^Process [A-Z][\w-]{0,60}:\s*$")
 IN_THREAD = pattern_of(r"Exception in thread")
 # `logger.exception` prints such a record and the traceback below it; after a FATAL one, of native code, nothing comes.
 LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "CRITICAL"})
