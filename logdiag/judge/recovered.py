@@ -141,8 +141,9 @@ def steps_go_on_for_long(fault: Fault, timeline: Timeline, later: _Later) -> boo
 
 
 def it_runs_again(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
-    """A supervisor's record has the last end of something that runs now, and nothing breaks any more."""
-    if fault.finding.role is not Role.SYMPTOM or fault.reason is not Reason.OTHERS or later.broke_after(fault.line):
+    """A supervisor's record tells how something ended, or did not start, that runs now, and nothing breaks any more."""
+    of_a_machine = fault.reason.category is Category.INFRASTRUCTURE or fault.finding.role is Role.HINT
+    if of_a_machine or later.broke_after(fault.line):
         return None
     line, states = fault.line, timeline.kinds.told("state-now")
     of_it = [now for now in states if 0 < _lines_between(now.line, line) <= _LINES_OF_A_RECORD]
