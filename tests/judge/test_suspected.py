@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from logdiag import diagnose
@@ -232,3 +234,17 @@ def test_native_frames_are_frames(frame: str) -> None:
 )
 def test_a_message_behind_a_number_is_no_frame(line: str) -> None:
     assert not FRAME_OF_ANY.match(line)
+
+
+def test_a_calm_line_before_many_steps_is_not_traded_for_what_a_rule_knows(book: RuleBook) -> None:
+    """However much it stands out: the job worked on. Right before the end it may be the cause."""
+    told = "2026-03-02 10:00:00 INFO store: array layers.0 of shape 18, 2, 2048 is written in one piece"
+    ended = "slurmstepd: error: *** JOB 4711 ON gpu-07 CANCELLED AT 2026-03-02T11:00:00 DUE TO PREEMPTION ***"
+    for work, root_text in ((steps(31, 30), ended), ([], told)):
+        lines = [*steps(1, 30), told, *work, ended]
+        found = survey(open_sources((log_of(*lines),)), book, Shapes(book, book.filters))
+        line = next(line for line in found.lines if line.text == told)
+        striking = partial(Ranking, (RankedLine(line, 0.9),), failure=0.9)
+        root = judge(found, book, suspects=striking).root
+        assert root is not None
+        assert root.line.text == root_text

@@ -196,6 +196,12 @@ def test_a_traceback_without_its_end_ends_no_job_that_may_have_gone_on(book: Rul
     assert not diagnosed(book, *steps(1, 20), *lines).failed
 
 
+def test_a_warning_below_frames_is_not_the_exception_of_a_traceback() -> None:
+    """Its class stands behind the file and line that warn: `tracker.py:224: UserWarning: ...`."""
+    warning = "/usr/lib/python3.11/multiprocessing/resource_tracker.py:224: UserWarning: there appear to be 12 leaked"
+    assert all(not traceback.exceptions for traceback in found([*FIRST[:3], warning, "  warnings.warn('there')"]))
+
+
 def test_a_traceback_cut_at_its_bottom_after_a_raise_names_what_is_raised(book: RuleBook) -> None:
     """The last frame's `raise` is the best that is left of the exception."""
     lines = [*FIRST[:4], '    raise ValueError("widget count must be positive")']

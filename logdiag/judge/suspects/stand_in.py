@@ -151,6 +151,9 @@ def stands_alone_before_the_root(facts: Facts) -> Fault | None:
     by_rule = facts.book.confirm_all(first.line)
     if by_rule is not None and by_rule.role is Role.HARMLESS:
         return None
+    worked_on = len(facts.timeline.steps_after(first.line, any_rank=True)) >= STEPS_OF_RECOVERY
+    if worked_on and first.line.level in CALM:
+        return None
     if (known := _known_fault(first.line, facts)) is not None:
         return None if known.caught or known.reason in root.explains else known
     why = f"{root.finding.why} The line before it that stands out most by far tells what led to it.".lstrip()

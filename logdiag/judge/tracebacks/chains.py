@@ -303,6 +303,8 @@ class _Reader:
         drawn = forms.CARETS.match(text) or forms.REPEATED.search(text) or (self.chain.in_box and forms.BOX.match(text))
         if not stripped or drawn:
             self.chain.code.add(line.position)
+        elif forms.WARNED.search(line.text):
+            self.close()  # pool.py:224: UserWarning: 12 leaked objects
         elif self.chain.frames and indent > self.indent and not (named and indent <= self.indent):
             self._code(line, stripped)
         elif named and final is not None:
