@@ -133,10 +133,12 @@ def _ranks_named(row: Row, book: Book) -> AbstractSet[int]:
 
 def _is_host(word: str, seen: _Seen, family: Mapping[int, set[str]]) -> bool:
     """Whether more than its form makes a word a host: the word before it, a line's prefix, or that others of its form
-    stand beside other ranks. Not so for `python3`, `utf-8` and `bf16`."""
+    stand beside other ranks. Not so for `python3`, `utf-8`, `bf16` and
+    `rank3`."""
     prefix = any((row.line.node or "").partition(".")[0] == word for row in seen.rows)
     several = len(set().union(*family.values())) > 1
-    host_like = may_be_a_host(word) and any(map(str.isdigit, word)) and seen.in_paths == 0
+    numbered = any(map(str.isdigit, word)) and counted(word)[0].lower() != "rank"
+    host_like = may_be_a_host(word) and numbered and seen.in_paths == 0
     in_banner = seen.after_preposition > 0 and seen.rows[0].at < _BANNER
     return prefix or (seen.after_host_word > 0 and seen.in_paths == 0) or (host_like and (in_banner or several))
 

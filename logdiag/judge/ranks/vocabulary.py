@@ -10,7 +10,7 @@ _COUNTERS = (
 _SOURCES = "c cc cpp cu ex erl go h hpp hs java jl js kt py rs scala ts zig"
 _HOST_WORDS = "host node machine hostname nodename"
 _BEFORE_HOSTS = "on at to"
-_NO_HOSTS = "rank default dp tp pp ep cp nvme eth ib mlx bond cuda"
+_NO_HOSTS = "default dp tp pp ep cp nvme eth ib mlx bond cuda"
 _NO_NAMES = (
     "trace debug info notice note warn warning error err fatal critical crit severe "
     "yes no true false on off ok up down none null left right first last"

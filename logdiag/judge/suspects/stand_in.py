@@ -17,6 +17,7 @@ from logdiag.judge.facts import Facts
 from logdiag.judge.faults import CATCH_ALL, Fault
 from logdiag.judge.kinds import Kinds
 from logdiag.judge.recovered import ordinary_work_follows, places_of, steps_follow
+from logdiag.judge.root import DISORDER
 from logdiag.judge.suspects.ranked import RankedLine
 from logdiag.judge.timeline import STEPS_OF_RECOVERY
 from logdiag.judge.tracebacks.forms import FRAME_OF_ANY
@@ -152,7 +153,7 @@ def stands_alone_before_the_root(facts: Facts) -> Fault | None:
     if by_rule is not None and by_rule.role is Role.HARMLESS:
         return None
     worked_on = len(facts.timeline.steps_after(first.line, any_rank=True)) >= STEPS_OF_RECOVERY
-    if worked_on and first.line.level in CALM:
+    if worked_on and first.line.level in CALM and ahead > DISORDER:
         return None
     if (known := _known_fault(first.line, facts)) is not None:
         return None if known.caught or known.reason in root.explains else known
