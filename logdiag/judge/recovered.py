@@ -374,7 +374,8 @@ def _seconds_between(line: Line, following: Line) -> float:
     if line.time is not None and following.time is not None:
         return following.time - line.time
     since = _uptime(line, math.inf)
-    return _uptime(following, 0.0) - since if line.time is following.time else 0.0
+    neither = line.time is None and following.time is None
+    return _uptime(following, 0.0) - since if neither else 0.0
 
 
 def _uptime(line: Line, otherwise: float) -> float:

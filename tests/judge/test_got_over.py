@@ -80,3 +80,17 @@ def test_the_last_end_of_what_runs_now_is_past(book: RuleBook, state: str, is_ov
     record = ["  helper:", "    State:          Running", "  scorer:", f"    State:          {state}"]
     ended = ["    Last State:     Terminated", "      Reason:       Error", "      Exit Code:    137"]
     assert (diagnosed(book, *record, *ended).root_cause is None) is is_over
+
+
+def test_a_machine_that_works_on_for_hours_does_not_bring_back_what_its_kernel_killed(book: RuleBook) -> None:
+    """Only its own quiet lines follow, and no job's log is there; a log that reads well changes nothing."""
+    quiet = (
+        "Mar 22 {}:{:02}:04 mill-3 kernel: [ {}.871000] perf samples too long (1448 > 1428), lowering the rate to {}"
+    )
+    before, after = ([quiet.format(hour, at, hour * 60 + at, at) for at in range(10, 59)] for hour in (18, 22))
+    clock = "Mar 22 19:50:04 mill-3 kernel: [ 1196"
+    killed = [
+        f"{clock}.817021] loomd invoked oom-killer: gfp_mask=0x201da, order=0, oom_score_adj=0",
+        f"{clock}.818576] Out of memory: Kill process 3882 (python) score 623 or sacrifice child",
+    ]
+    assert diagnosed(book, *before, *killed, *after).reason.value == "OutOfMemoryError"

@@ -41,3 +41,36 @@ def test_the_process_that_broke_is_named_as_its_software_names_it(form: dict[str
     assert (answer.reason.value, answer.root_cause.rank) == ("KeyError", form["rank"])
     if "node" in form:
         assert answer.root_cause.node == form["node"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "rank", "node"),
+    [
+        # The launcher says of the lost node's daemon no rank, and below which process that ends.
+        (
+            ["PRTE has lost communication with a remote daemon.",
+             "  HNP daemon   : [prterun-elm-1-19@0,0] on node elm-1",
+             "  Remote daemon: [prterun-elm-1-19@0,1] on node elm-2",
+             "prterun has exited due to process rank 2 with PID 1705 on node elm-2 exiting"],
+            2, "elm-2",
+        ),
+        # The rank that reports is not the one that it waited for.
+        (
+            traceback_of("RuntimeError: Rank 1 successfully reached monitoredBarrier, but received errors while "
+                         "waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank."),
+            0, None,
+        ),
+        # A progress bar counts steps, and the name of a rank is no host's.
+        (
+            [*(f" 1%|#  | {at}/11206 [8:26:46<569:31:10, 185.68s/it]" for at in range(160, 166)),
+             *traceback_of("KeyError: 'weft'", prefix="[rank3]: ")],
+            3, None,
+        ),
+    ],
+)  # fmt: skip
+def test_of_several_processes_in_sight_the_one_that_broke_is_named(
+    lines: list[str], rank: int, node: str | None, book: RuleBook
+) -> None:
+    root = diagnosed(book, *lines).root_cause
+    assert root is not None
+    assert (root.rank, root.node) == (rank, node)
