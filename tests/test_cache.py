@@ -163,6 +163,16 @@ def test_what_was_kept_comes_back_for_the_same_origin_only(own_cache: Path) -> N
     assert cache.read("thing", b"other") is None
 
 
+def test_an_entry_that_leads_nowhere_does_not_keep_the_old_files(own_cache: Path) -> None:
+    """What vanishes between the listing and the look, as a link to nothing does, leaves the rest to be tidied."""
+    cache.write("thing", b"0", 0)
+    (own_cache / "thing-00000000").symlink_to(own_cache / "nothing")
+    for number in range(1, 40):
+        cache.write("thing", str(number).encode(), number)
+    assert len(list(own_cache.iterdir())) < 20
+    assert cache.read("thing", b"39") == 39
+
+
 def test_where_the_folder_cannot_be_used_one_among_the_temporary_files_serves(site: Path, tmp_path: Path) -> None:
     """A home that cannot be written costs the first run its time, not each."""
     (tmp_path / "file").write_text("in the way", encoding="utf-8")

@@ -119,7 +119,11 @@ def replace_file(path: str, content: bytes | memoryview) -> None:
 def _tidy(folder: str, name: str) -> None:
     """Leaves the files of a name that were used last, and none that a dead process did not finish."""
     ours = re.compile(rf"{re.escape(name)}-[0-9a-f]{{8,32}}")
-    files = [(os.path.getmtime(entry), entry.name, entry.path) for entry in os.scandir(folder)]
+    files = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):  # another process tidies at the same time
+                files.append((entry.stat(follow_symlinks=False).st_mtime, entry.name, entry.path))
     kept = sorted(item for item in files if ours.fullmatch(item[1]))
     stale = time.time() - _STALE_SECONDS
     unfinished = [item for item in files if item[1].startswith(UNFINISHED) and item[0] < stale]
