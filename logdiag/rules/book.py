@@ -62,7 +62,7 @@ class RuleBook:
         narrower: dict[int, frozenset[int]] | None = None,
         matchers: Sequence[Matcher] | None = None,
         forms: Forms | None = None,
-        words: bytes = b"",
+        words: tuple[bytes, ...] = (),
     ) -> None:
         self.forms = forms
         self.rules = tuple(rules)
@@ -142,16 +142,19 @@ class RuleBook:
         return self._fireable(HEX in shape).on(shape.replace(HEX, b""))
 
     def _new_fireable(self, hex: bool) -> Fireable:
-        from logdiag.rules.literals import Fireable
+        from logdiag.rules.literals import Fireable, Needed
 
-        return Fireable([pattern for _, pattern in self.scanned], marshal.loads(self._words or self.words), hex=hex)
+        needed = Needed(*marshal.loads((self._words or self.words)[hex]))
+        return Fireable([pattern for _, pattern in self.scanned], needed, hex=hex)
 
     @property
-    def words(self) -> bytes:
-        """For each scanned pattern words of which any matching line's shape holds one, packed by `marshal`."""
-        from logdiag.rules.literals import words_for
+    def words(self) -> tuple[bytes, ...]:
+        """The words that a line's shape must hold for the scanned patterns to fire, packed by `marshal`: with its
+        hexadecimal numbers, and without them."""
+        from logdiag.rules.literals import needed_for
 
-        return marshal.dumps([words_for(pattern) for _, pattern in self.scanned], MARSHAL)
+        patterns = [pattern for _, pattern in self.scanned]
+        return tuple(marshal.dumps(tuple(needed_for(patterns, hex=hex)), MARSHAL) for hex in (False, True))
 
     def _marks_of(self, patterns: tuple[int, ...]) -> Marks:
         """The marks of a line on which these patterns were found."""

@@ -19,7 +19,7 @@ import re
 import sys
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from logdiag.patterns import pattern_of
 
@@ -103,43 +103,74 @@ def _worth(literals: Literals, healthy: str) -> int:
 def _best_literals(sequence: Any, healthy: str = "") -> Literals | None:
     """The set of words of highest worth of which every match of a parsed pattern holds at least one; None without such
     words. Those that are in `healthy` are worth less."""
-    choices: list[Literals] = []
+    return max(_needed_literals(sequence, healthy), key=lambda literals: _rank(literals, healthy), default=None)
+
+
+def _rank(literals: Literals, healthy: str) -> tuple[int, int]:
+    return _worth(literals, healthy), -len(literals)
+
+
+def _needed_literals(sequence: Any, healthy: str = "") -> list[Literals]:
+    """Sets of words: every match of a parsed pattern holds at least one of each."""
+    needed: list[Literals] = []
     run = ""
     for operation, argument in [*sequence, (None, None)]:
         if operation is constants.LITERAL:
             run += chr(argument)
             continue
         if run:
-            choices.append([run])
+            needed.append([run])
             run = ""
         if operation is constants.SUBPATTERN:
-            inner = _best_literals(argument[3], healthy)
+            needed += _needed_literals(argument[3], healthy)
         elif operation is constants.BRANCH:
             branches = [_best_literals(branch, healthy) for branch in argument[1]]
-            inner = [text for branch in branches if branch for text in branch] if all(branches) else None
+            if all(branches):
+                needed.append([text for branch in branches if branch for text in branch])
         elif operation in (constants.MAX_REPEAT, constants.MIN_REPEAT) and argument[0] >= 1:
-            inner = _best_literals(argument[2], healthy)
-        else:
-            inner = None
-        if inner and len(inner) <= _MOST_LITERALS:
-            choices.append(inner)
-    return max(choices, key=lambda literals: (_worth(literals, healthy), -len(literals))) if choices else None
+            needed += _needed_literals(argument[2], healthy)
+    return [literals for literals in needed if len(literals) <= _MOST_LITERALS]
+
+
+class Needed(NamedTuple):
+    """What lines must hold for some patterns to fire. Of `words`, columns of one length, a pattern's lines hold one (the
+    empty one if there are no better): the word, and the pattern's number. `further` has for each pattern more sets of
+    words, of each of which its lines hold one: a set a line, with tabs between the words."""
+
+    words: list[str]
+    numbers: list[int]
+    further: list[str]
+
+
+def needed_for(patterns: Sequence[str], *, hex: bool = False) -> Needed:
+    """What the shapes of lines must hold, in lower case, for patterns to fire; with `hex` they may lack hexadecimal
+    numbers beside digits."""
+    needed = Needed([], [], [])
+    for number, pattern in enumerate(patterns):
+        tree = _relaxed(pattern, _DIGITS)
+        sets = [_lowered(literals, hex) for literals in (_needed_literals(tree) if tree is not None else ())]
+        sets = sorted((words for words in sets if all(words)), key=lambda words: _rank(words, ""), reverse=True)
+        first = sets[0] if sets else [""]
+        needed.words.extend(first)
+        needed.numbers.extend([number] * len(first))
+        needed.further.append("\n".join("\t".join(words) for words in sets[1:]))
+    return needed
+
+
+def _lowered(literals: Literals, hex: bool) -> Literals:
+    """The words in lower case, each once; with `hex` their longest parts that are no hexadecimal numbers."""
+    lowered = [literal.lower() for literal in literals]
+    return list(dict.fromkeys(max(_MAYBE_NUMBERS.split(word), key=len) if hex else word for word in lowered))
 
 
 class Fireable:
-    """Finds which of some patterns may fire on the lines of a shape; `words` holds `words_for` of each pattern. With
-    `hex` the shapes may lack hexadecimal numbers beside digits."""
+    """Finds which of some patterns may fire on the lines of a shape; `needed` is `needed_for` the patterns. With `hex`
+    the shapes may lack hexadecimal numbers beside digits."""
 
-    def __init__(self, patterns: Sequence[str], words: Sequence[Sequence[str] | None], *, hex: bool = False) -> None:
-        self._patterns = patterns
+    def __init__(self, patterns: Sequence[str], needed: Needed, *, hex: bool = False) -> None:
+        self._patterns, self._needed = patterns, needed
         self._left_out = _OF_HEX if hex else _DIGITS
-        self._numbers_with: dict[str, list[int]] = {}
         self._relaxed: dict[int, re.Pattern[str] | None] = {}
-        for number, needed in enumerate(words):
-            # Every text holds the empty word.
-            for word in needed or ("",):
-                whole = max(_MAYBE_NUMBERS.split(word), key=len) if hex else word
-                self._numbers_with.setdefault(whole, []).append(number)
 
     def on(self, shape: bytes) -> tuple[int, ...]:
         """The numbers of the patterns that may match on a line of this shape."""
@@ -147,8 +178,12 @@ class Fireable:
             return tuple(range(len(self._patterns)))
         text = shape.decode(errors="replace")
         lowered = text.lower()
-        candidates = {number for word, numbers in self._numbers_with.items() if word in lowered for number in numbers}
-        return tuple(number for number in candidates if self._may_match(number, text))
+        words_and_numbers = zip(self._needed.words, self._needed.numbers, strict=True)
+        candidates = {number for word, number in words_and_numbers if word in lowered}
+        return tuple(number for number in candidates if self._holds(number, lowered) and self._may_match(number, text))
+
+    def _holds(self, number: int, lowered: str) -> bool:
+        return all(any(word in lowered for word in words.split("\t")) for words in self._needed.further[number].split("\n"))
 
     def _may_match(self, number: int, text: str) -> bool:
         if number not in self._relaxed:
@@ -156,13 +191,6 @@ class Fireable:
             self._relaxed[number] = None if tree is None else compiler.compile(tree)
         relaxed = self._relaxed[number]
         return relaxed is None or relaxed.search(text) is not None
-
-
-def words_for(pattern: str) -> tuple[str, ...] | None:
-    """Lower-case words of which each line that a pattern matches holds one without its digits; None for none."""
-    tree = _relaxed(pattern, _DIGITS)
-    words = None if tree is None else _best_literals(tree)
-    return tuple(dict.fromkeys(word.lower() for word in words)) if words else None
 
 
 def _relaxed(pattern: str, left_out: str) -> Any | None:

@@ -14,7 +14,7 @@ from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import open_sources
 from logdiag.rules import RuleBook
 from logdiag.rules.book import example_line
-from logdiag.rules.literals import Fireable, words_for
+from logdiag.rules.literals import Fireable, needed_for
 from logdiag.scan.shapes import Shapes
 from logdiag.scan.survey import Survey, survey
 from tests.helpers import log_of
@@ -76,7 +76,7 @@ def test_each_pattern_is_found_on_the_shape_of_what_it_matches(book: RuleBook) -
         others = [re.sub(r"\d", lambda _: str(source.randrange(10)), text) for text in texts]
         for pattern in rule.match:
             matched = [text for text in texts + others if book.search(pattern, parse_line(text))]
-            fireable = Fireable([pattern], [words_for(pattern)]) if matched else None
+            fireable = Fireable([pattern], needed_for([pattern])) if matched else None
             assert [text for text in matched if fireable and not fireable.on(without_digits(text))] == []
             checked += len(matched)
     assert checked > 2000
@@ -91,7 +91,7 @@ def test_each_pattern_is_found_where_numbers_of_base_16_are_missing(book: RuleBo
         others = [NUMBER.sub(lambda _: address(source), text) for text in texts]
         for pattern in rule.match:
             matched = [text for text in others if book.search(pattern, parse_line(text))]
-            fireable = Fireable([pattern], [words_for(pattern)], hex=True) if matched else None
+            fireable = Fireable([pattern], needed_for([pattern], hex=True), hex=True) if matched else None
             # The 0x before a number is no part of it: `without_numbers` keeps it.
             shapes = [
                 without_digits(NUMBER.sub(lambda found: "0x" if found[0].startswith("0x") else "", text))
@@ -104,7 +104,8 @@ def test_each_pattern_is_found_where_numbers_of_base_16_are_missing(book: RuleBo
 
 def test_an_ordinary_word_is_no_number_of_base_16() -> None:
     """A word is one that is left out, or stays: no part of it may be missing."""
-    fireable = Fireable([r"failed", r"id \w+ is dead", r"0xdead"], [None] * 3, hex=True)
+    patterns = [r"failed", r"id \w+ is dead", r"0xdead"]
+    fireable = Fireable(patterns, needed_for(patterns, hex=True), hex=True)
     assert fireable.on(b"id  is il") == (1,)
     assert fireable.on(b"it failed at x") == (0, 2)
 
@@ -183,7 +184,7 @@ def test_what_cannot_fire_is_settled(book: RuleBook) -> None:
 @pytest.mark.parametrize("pattern", [r"\p{Lu}\d+ boom", r"(?>\d+) boom", r"(\w)\1 boom"])
 def test_a_pattern_that_is_not_understood_may_fire_anywhere(pattern: str) -> None:
     """Only the regex module reads it, or no shipped pattern is of its kind: nothing is settled by it."""
-    assert Fireable([pattern], [words_for(pattern)]).on(b"all is well")
+    assert Fireable([pattern], needed_for([pattern])).on(b"all is well")
 
 
 def test_shapes_are_asked_in_time(book: RuleBook) -> None:
