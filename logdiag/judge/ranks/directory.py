@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
-from logdiag.judge.ranks.hosts import hosts_above, hosts_beside, hosts_by_another_name, hosts_in_a_row, numbers_in
+from logdiag.judge.ranks.hosts import hosts_above, hosts_below, hosts_beside, hosts_by_another_name, hosts_in_a_row, numbers_in
 from logdiag.judge.ranks.listings import ITEMS, RANGE, Listing, listings_in
 from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, PROCESSES
 from logdiag.judge.ranks.weights import Features, score
@@ -267,12 +267,14 @@ def _hosts_of(
     whole = max(every, key=lambda placed: placed[1].look_like_hosts, default=None)
     if whole is None and ranks:
         found = [*hosts_by_another_name(listings, opening), *hosts_above(opening, ranks, rank_at)]
-        found += hosts_beside(rows, ranks, rank_at)
+        found += [*hosts_below(opening, ranks, rank_at), *hosts_beside(rows, ranks, rank_at)]
         if found:
             return *max(found, key=lambda placed: placed[0]), False
     if listed:
         sure, hosts = whole or listed[0]
-        return sure, hosts.of, False
+        # Of a listing of all processes, the rows of those with names alike make one too.
+        of = max((other.of for _, other in every if other.of.items() >= hosts.of.items()), key=len, default=hosts.of)
+        return sure, of, False
     dealt = list(hosts_in_a_row(rows[:_OPENING], ranks))
     return max(dealt, key=lambda each: each[0], default=(_LEAST, {}, False))
 

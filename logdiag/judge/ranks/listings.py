@@ -198,7 +198,8 @@ def listings_in(opening: Sequence[Row], rows: Sequence[Row]) -> list[Listing]:
     groups: dict[Key, dict[Words, Row]] = defaultdict(dict)
     for row in (*opening, *_under_their_hosts(opening)):
         for key, words in _entries(row):
-            groups[key].setdefault(tuple(words), row)
+            if any(counted(word)[1] >= 0 for word in words):  # a header may look like its table's rows
+                groups[key].setdefault(tuple(words), row)
     found = [
         listing
         for key, rows_by_words in groups.items()
