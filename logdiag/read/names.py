@@ -11,7 +11,8 @@ import re
 import sys
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from logdiag.model import number_in
@@ -108,13 +109,27 @@ def places_by_folder(names: Iterable[str]) -> Mapping[str, tuple[int, str]]:
             alike[found["stem"]][name] = (int(found["number"]), found["folder"])
     places: dict[str, tuple[int, str]] = {}
     for found_places in alike.values():
-        ranks, hosts = zip(*found_places.values(), strict=True)
-        each = set(Counter(hosts).values())
-        first = min(ranks)
-        counted = first <= 1 and sorted(ranks) == list(range(first, first + len(ranks)))
-        if counted and len(each) == 1 and min(each) > 1 and len(set(hosts)) > 1:
+        if _all_of_all_hosts(found_places.values()) or _some_of_all_hosts(found_places.values()):
             places |= found_places
     return places
+
+
+def _all_of_all_hosts(places: Collection[tuple[int, str]]) -> bool:
+    """Whether all numbers from 0 or 1 on are there, as many on each of several hosts."""
+    ranks, hosts = zip(*places, strict=True)
+    each, first = set(Counter(hosts).values()), min(ranks)
+    counted = first <= 1 and sorted(ranks) == list(range(first, first + len(ranks)))
+    return counted and len(each) == 1 and min(each) > 1 and len(set(hosts)) > 1
+
+
+def _some_of_all_hosts(places: Collection[tuple[int, str]]) -> bool:
+    """Whether numbers go on from host to host, each the name of a machine, though not all files are there."""
+    ordered = sorted(places)
+    first_on = {host: rank for rank, host in reversed(ordered)}
+    changes = [rank for (_, before), (rank, host) in pairwise(ordered) if host != before]
+    distinct = len({rank for rank, _ in ordered}) == len(ordered)
+    named = all(host[-1].isdecimal() for host in first_on)
+    return distinct and named and len(changes) == len(first_on) - 1 > 0 and min(changes) > 1
 
 
 def node_in(path: str) -> str | None:

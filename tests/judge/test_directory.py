@@ -159,6 +159,35 @@ def test_a_table_names_the_column_of_hosts() -> None:
     assert _listed(*rows).hosts == {0: "gx-853", 1: "gx-928", 2: "gx-785"}
 
 
+def test_a_header_may_be_set_like_its_rows() -> None:
+    """It has as many words between blanks as they have; plain words that neighbours share are their hosts."""
+    rows = [f"  {rank:02d}  {('oakham', 'elmton')[rank // 2]}  {rank % 2}  {pid}" for rank, pid in enumerate(_PIDS)]
+    listed = _listed("  boat  quay  winch  pid", *rows, *(f"10:00:0{at} step {at}" for at in range(5)))
+    assert listed.hosts == {0: "oakham", 1: "oakham", 2: "elmton", 3: "elmton"}
+
+
+def test_hosts_stand_below_the_headings_of_processes() -> None:
+    """Each heading names one process, whatever rulers stand beside it."""
+    rows = [f"---- boat {rank} ----\n  at   : {('elm-7', 'oak-3')[rank // 2]}\n  pid  : {pid}"
+            for rank, pid in enumerate(_PIDS)]  # fmt: skip
+    assert _listed(*"\n".join(rows).splitlines()).hosts == {0: "elm-7", 1: "elm-7", 2: "oak-3", 3: "oak-3"}
+
+
+def test_the_whole_listing_has_the_hosts_and_not_a_part_of_it() -> None:
+    """Hosts of one name make a listing of their own, of the first four only."""
+    hosts = ("ELM1", "ELM2", "OAKHAM1", "OAKHAM2")
+    listed = _listed(*(f"BOAT {rank:02d} LIES AT {hosts[rank // 2]}, WINCH {rank % 2}" for rank in range(8)))
+    assert listed.hosts == {rank: hosts[rank // 2] for rank in range(8)}
+
+
+def test_a_report_of_erlang_names_the_process_above_the_words() -> None:
+    """The head has a clock of its own, the second line the process, the third the words."""
+    head, at = "=INFO REPORT==== 11-Nov-2026::10:00:0{at}.123456 ===", ("boat0@elm-7", "boat1@elm-7", "boat2@oak-3")
+    rows = [line for at_, name in enumerate(at) for line in (head.format(at=at_), f"    node: {name}", "    up")]
+    told = ["=ERROR REPORT==== 11-Nov-2026::10:01:00.123456 ===", "    node: boat2@oak-3", "    winch is lost"]
+    assert _rank(*rows, *told) == 2
+
+
 def test_rows_of_another_role_count_no_ranks() -> None:
     """Trainers t0 to t3 are ranks; two feeders, listed among them, are others."""
     rows = [f"== {name} -> cv-{at + 8:02d} pid {900 + at}" for at, name in enumerate(["f0", "f1", "t0", "t1", "t2"])]

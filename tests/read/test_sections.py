@@ -52,3 +52,7 @@ def test_a_folder_for_each_host_tells_the_hosts_of_numbered_files() -> None:
     assert not places_by_folder(f"run-{boat // 2}/boat-{boat}.log" for boat in range(4))
     assert not places_by_folder(f"elm-{boat // 2}/boat-{boat % 2}.log" for boat in range(4))
     assert not places_by_folder(f"elm-0/boat-{boat}.log" for boat in range(4))
+    some = [("elm-7", 0), ("elm-7", 3), ("oak-3", 5), ("oak-3", 7)]
+    assert places_by_folder(f"{host}/boat-{boat}.log" for host, boat in some)["oak-3/boat-7.log"] == (7, "oak-3")
+    assert not places_by_folder(f"{host}/boat-{boat}.log" for host, boat in [*some, ("elm-7", 6)])
+    assert not places_by_folder(f"{host}/boat-{boat}.log" for host, boat in [("elm-7", 0), ("oak-3", 1)])
