@@ -64,12 +64,10 @@ def got_over(facts: Facts) -> Standing | None:
 
 
 def _ends_its_process(fault: Fault, facts: Facts) -> bool:
-    """Whether a process died of a fault, for what it printed before may reach the log after its last words; whether a
-    program, and not its machine, tells of a fault of its accelerator, whose memory is lost by then; or whether a kernel
-    killed a process for its memory, and no job's log shows that it was none of the job's."""
+    """Whether a process died of a fault, for what it printed before may reach the log after its last words; or whether
+    a program, and not its machine, tells of a fault of its accelerator, whose memory is lost by then."""
     of_machine = facts.timeline.kinds.is_a("machines-own", fault.line)
-    killed = of_machine and facts.survey.of_machines and fault.reason is Reason.OUT_OF_MEMORY_ERROR
-    return fault.died or killed or (not of_machine and fault.reason in _ENDS_PROGRAMS)
+    return fault.died or (not of_machine and fault.reason in _ENDS_PROGRAMS)
 
 
 def _is_over(signs: Mapping[str, float]) -> bool:

@@ -133,9 +133,12 @@ def _needed_literals(sequence: Any, healthy: str = "") -> list[Literals]:
 
 
 class Needed(NamedTuple):
-    """What lines must hold for some patterns to fire. Of `words`, columns of one length, a pattern's lines hold one (the
-    empty one if there are no better): the word, and the pattern's number. `further` has for each pattern more sets of
-    words, of each of which its lines hold one: a set a line, with tabs between the words."""
+    """What lines must hold for some patterns to fire.
+
+    Of `words` a pattern's lines hold one, the empty one if there is no better; `numbers`, of the same length, has the
+    number of the pattern. `further` has for each pattern more sets of words, of each of which its lines hold one: a set
+    a line, with tabs between the words.
+    """
 
     words: list[str]
     numbers: list[int]
@@ -183,7 +186,9 @@ class Fireable:
         return tuple(number for number in candidates if self._holds(number, lowered) and self._may_match(number, text))
 
     def _holds(self, number: int, lowered: str) -> bool:
-        return all(any(word in lowered for word in words.split("\t")) for words in self._needed.further[number].split("\n"))
+        return all(
+            any(word in lowered for word in words.split("\t")) for words in self._needed.further[number].split("\n")
+        )
 
     def _may_match(self, number: int, text: str) -> bool:
         if number not in self._relaxed:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 
 from logdiag import diagnose
 from logdiag.judge.facts import ENOUGH_LINES, lines_of_unknown_software
+from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import judge
 from logdiag.judge.suspects.ranked import RankedLine, Ranking
 from logdiag.judge.tracebacks.forms import FRAME_OF_ANY
@@ -20,6 +19,7 @@ from logdiag.scan.survey import survey
 from tests.helpers import diagnosed, log_of, steps, traceback_of
 
 ROOT = "lathe 1 of 2: ERROR notch 200 is not on the shelf, never cut or swept away"
+DRUM = [f"Nov 22 06:08:{at} node-7 pacer[812]: turn {at} of the drum" for at in range(10, 55)]
 SHOP = [
     "lathe 0 of 2: notch 100 cut in 2.1 s",
     "lathe 1 of 2: notch 100 cut in 2.2 s",
@@ -69,28 +69,40 @@ def test_a_signal_is_not_traded_for_a_line_that_stands_out(book: RuleBook) -> No
     assert answer.decided_by == "rules"
 
 
+def _root_where(book: RuleBook, *lines: str, striking: str, failure: float = 0.9) -> Fault | None:
+    """The root of a log in which one line is the most suspicious, and that looks so much like a failure's."""
+    found = survey(open_sources((log_of(*lines),)), book, Shapes(book, book.filters))
+    line = next(line for line in found.lines if line.text == striking)
+    return judge(found, book, suspects=lambda: Ranking((RankedLine(line, failure),), failure=failure)).root
+
+
 def test_what_a_person_says_of_a_kernels_fault_is_not_the_root(book: RuleBook) -> None:
     """The kernel's own line is, however vague its rule and striking the words that tell what came of it."""
-    lines = [*(f"Nov 22 06:08:{at} node-7 pacer[812]: turn {at} of the drum" for at in range(10, 55))]
-    lines += ["Nov 22 06:09:08 node-7 kernel: aacraid: Host bus reset request. SCSI hang ?"]
-    lines += [">>> console of node-7, saved by hand; job 4711 on it: node failed"]
-    found = survey(open_sources((log_of(*lines),)), book, Shapes(book, book.filters))
-    striking = Ranking((RankedLine(found.lines[-1], 0.9),), failure=0.9)
-    root = judge(found, book, suspects=lambda: striking).root
+    fault = "Nov 22 06:09:08 node-7 kernel: aacraid: Host bus reset request. SCSI hang ?"
+    said = ">>> console of node-7, saved by hand; job 4711 on it: node failed"
+    root = _root_where(book, *DRUM, fault, said, striking=said)
     assert root is not None
-    assert root.line.text == lines[-2]
+    assert root.line.text == fault
 
 
 def test_the_reason_of_a_rule_stands_where_its_line_is_the_most_suspicious(book: RuleBook) -> None:
     """Words alone would make another of it: a rule that knows the line knows more."""
-    lines = [*(f"Nov 22 06:08:{at} node-7 pacer[812]: turn {at} of the drum" for at in range(10, 55))]
-    lines += ["Nov 22 06:09:08 node-7 kernel: aacraid: Host bus reset request. SCSI hang ?"]
-    lines += ["Nov 22 06:09:09 node-7 kernel: aacraid 0000:02:01.0: aacraid: PCI error - slot reset failed"]
-    found = survey(open_sources((log_of(*lines),)), book, Shapes(book, book.filters))
-    striking = Ranking((RankedLine(found.lines[-1], 0.9),), failure=0.9)
-    root = judge(found, book, suspects=lambda: striking).root
+    vague = "Nov 22 06:09:08 node-7 kernel: aacraid: Host bus reset request. SCSI hang ?"
+    known = "Nov 22 06:09:09 node-7 kernel: aacraid 0000:02:01.0: aacraid: PCI error - slot reset failed"
+    root = _root_where(book, *DRUM, vague, known, striking=known)
     assert root is not None
-    assert (root.line.text, root.reason, Support.SUSPECT in root.finding.supports) == (lines[-1], Reason.OS_ERROR, True)
+    assert (root.line.text, root.reason, Support.SUSPECT in root.finding.supports) == (known, Reason.OS_ERROR, True)
+
+
+@pytest.mark.parametrize(("told", "survives"), [("kernel: loomd invoked oom-killer: order=0", False),
+                                                ("pacer[812]: the drum has stopped: Killed", True)])  # fmt: skip
+def test_a_log_that_reads_well_survived_what_its_programs_tell_but_not_its_kernel(
+    told: str, survives: bool, book: RuleBook
+) -> None:
+    """A symptom in software that no rule knows; a kernel's report of what ends jobs stands."""
+    told = f"Nov 22 06:09:08 node-7 {told}"
+    root = _root_where(book, *DRUM, *DRUM, told, *DRUM[:3], striking=told, failure=0.01)
+    assert (root is None) is survives
 
 
 def test_a_line_that_is_surely_the_cause_stands_before_a_status_although_others_worked_on(book: RuleBook) -> None:
@@ -241,10 +253,6 @@ def test_a_calm_line_before_many_steps_is_not_traded_for_what_a_rule_knows(book:
     told = "2026-03-02 10:00:00 INFO store: array layers.0 of shape 18, 2, 2048 is written in one piece"
     ended = "slurmstepd: error: *** JOB 4711 ON gpu-07 CANCELLED AT 2026-03-02T11:00:00 DUE TO PREEMPTION ***"
     for work, root_text in ((steps(31, 600), ended), (steps(31, 30), told)):
-        lines = [*steps(1, 30), told, *work, ended]
-        found = survey(open_sources((log_of(*lines),)), book, Shapes(book, book.filters))
-        line = next(line for line in found.lines if line.text == told)
-        striking = partial(Ranking, (RankedLine(line, 0.9),), failure=0.9)
-        root = judge(found, book, suspects=striking).root
+        root = _root_where(book, *steps(1, 30), told, *work, ended, striking=told)
         assert root is not None
         assert root.line.text == root_text

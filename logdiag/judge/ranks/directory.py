@@ -15,7 +15,14 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
-from logdiag.judge.ranks.hosts import hosts_above, hosts_below, hosts_beside, hosts_by_another_name, hosts_in_a_row, numbers_in
+from logdiag.judge.ranks.hosts import (
+    hosts_above,
+    hosts_below,
+    hosts_beside,
+    hosts_by_another_name,
+    hosts_in_a_row,
+    numbers_in,
+)
 from logdiag.judge.ranks.listings import ITEMS, RANGE, Listing, listings_in
 from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, PROCESSES
 from logdiag.judge.ranks.weights import Features, score
