@@ -60,11 +60,11 @@ def test_the_process_that_broke_is_named_as_its_software_names_it(form: dict[str
                          "waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank."),
             0, None,
         ),
-        # A progress bar counts steps, and the name of a rank is no host's.
+        # The name of a rank is no host's.
         (
-            [*(f" 1%|#  | {at}/11206 [8:26:46<569:31:10, 185.68s/it]" for at in range(160, 166)),
-             *traceback_of("KeyError: 'weft'", prefix="[rank3]: ")],
-            3, None,
+            ["[rank4]: RuntimeError: [Rank:4] the cloth is torn", "[rank4]: [Rank:4] raised at cloth.cpp:59",
+             "[rank2]: Traceback (most recent call last):"],
+            4, None,
         ),
     ],
 )  # fmt: skip
