@@ -467,6 +467,12 @@ def test_a_clock_of_two_numbers_names_nobody() -> None:
     assert not any(name.startswith("260304") for name in _listed(*rows).names)
 
 
+def test_no_number_of_a_progress_bar_may_be_a_rank() -> None:
+    """It counts steps, whatever else stands on the line."""
+    rows = rows_of(_lines(*(f"  2%|#  | {at}/11206 [13:41:09<566:22:59, 186.36s/it]" for at in range(9))))
+    assert not any(number == 7 for row in rows for _, _, number in book_of(rows, rows).slots_of(row))
+
+
 def test_rows_of_numbers_with_commas_or_in_turn_are_ranks() -> None:
     """Several hosts have every second or third boat."""
     listed = _listed("elm-7 carries boats 0, 1, 2 and 3", "oak-3 carries boats 4, 5, 6 and 7")
