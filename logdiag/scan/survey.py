@@ -60,10 +60,12 @@ _LOGS_WITH_SERIES, _LONGEST_SERIES = 4, 256
 _SAMPLES, _LINES_OF_A_SAMPLE = 32, 16
 # A launcher lists its ranks among the first lines: so many of them are kept, of so many streams.
 _OPENING, _MOST_OPENINGS, _LONGEST_OPENING = 400, 64, 1000
+# So many of the first lines may be steps: they may tell who is who, and soon tell nothing more.
+_FIRST_STEPS = 32
 
 
 class Opening(NamedTuple):
-    """The first lines of a stream, all of them."""
+    """The first lines of a stream, all but most of those of the job's steps."""
 
     stream: Stream
     texts: tuple[KeptLine, ...]
@@ -186,8 +188,10 @@ class _Reader:
             firsts = self.shapes.add(looked, lines)
             self._keep(looked, lines, firsts, self.shapes.hits_in(looked, lines))
             wanted = _OPENING if self.stream.index < _MOST_OPENINGS else 0
-            first = range(min(lines.count, wanted - len(self.opening)))
-            self.opening += [lines.kept(at, _LONGEST_OPENING) for at in first]
+            first = range(min(lines.count, wanted - self.position))
+            steps = [at for at in first if looked.shapes[at] in self.shapes.progress_keys]
+            left_out = set(steps[_FIRST_STEPS:])
+            self.opening += [lines.kept(at, _LONGEST_OPENING) for at in first if at not in left_out]
             self.position += lines.count
             advance(self.stream.bytes_read)
         for kept in (*self.tail.lines(self.tail.most), *self.unknown, *chain(*self.frames.latest.values())):
