@@ -44,17 +44,19 @@ def got_over(facts: Facts) -> Standing | None:
     None where no rule found a fault, the caller knows that the job failed, or lines cannot be ranked.
     """
     broke = facts.standing.broke
-    if not broke or facts.timeline.failed or not facts.suspects().lines:
+    if not broke or facts.timeline.failed:
         return None
     made_by = {made.about.place: made.name for made in facts.standing.decisions if made.about}
     shares, over, broken = shares_after_the_last(facts), list[Fault](), set[int]()
     for fault in reversed(broke):
         name, stream = made_by.get(fault.line.place, ""), fault.line.stream
         may_be = name in _BY_STEPS_ALONE or (name == machine_works_until_it_goes.__name__ and stream not in broken)
-        if may_be and not _ends_its_process(fault, facts) and _is_over(signs_of(fault, facts, shares)):
+        if may_be and not _ends_its_process(fault, facts) and _is_over(fault, facts, shares):
             over.append(fault)
         elif fault.finding.role.is_failure:
             broken.add(stream)
+    if not over:
+        return None
     ids = set(map(id, over))
     return facts.standing._replace(
         broke=tuple(fault for fault in broke if id(fault) not in ids),
@@ -70,8 +72,11 @@ def _ends_its_process(fault: Fault, facts: Facts) -> bool:
     return fault.died or (not of_machine and fault.reason in _ENDS_PROGRAMS)
 
 
-def _is_over(signs: Mapping[str, float]) -> bool:
+def _is_over(fault: Fault, facts: Facts, shares: Mapping[int, float]) -> bool:
     """Whether something goes on after a fault, and by all its signs it was got over."""
+    if not facts.suspects().lines:
+        return False
+    signs = signs_of(fault, facts, shares)
     goes_on = signs["steps"] or signs["is back"] or signs["share after the last fault"] >= _LEAST_SHARE
     return bool(goes_on) and chance_of(signs) >= LEAST
 

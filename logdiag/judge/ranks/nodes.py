@@ -72,14 +72,16 @@ def candidates(book: Book, root: Root, rank: int | None) -> list[Candidate]:
     indices = {*range(min(_FIRST, len(rows))), *near, *range(max(0, len(rows) - _LAST), len(rows))}
     listed = {host.partition(".")[0] for host in book.directory.hosts.values()}
     words = _words_of([rows[index] for index in sorted(indices)], listed)
-    if not words:
+    shapes = Counter(map(_form, words))
+    may_be = {word for word, seen in words.items() if word in listed or _is_host(word, seen, shapes[_form(word)])}
+    if not may_be:
         return []
     named = {index: _ranks_named(rows[index], book) for index in indices}
     families = _families(words, named)
-    shapes = Counter(map(_form, words))
     found = []
-    for word, seen in words.items():
-        if not (word in listed or _is_host(word, seen, families[_form(word)])):
+    for word in (word for word in words if word in may_be):
+        seen, beside_ranks = words[word], set().union(*families[_form(word)].values())
+        if not (word in listed or _is_host(word, seen, len(beside_ranks))):
             continue
         features = {
             **_by_form(word, book, math.log2(shapes[_form(word)])),
@@ -131,16 +133,14 @@ def _ranks_named(row: Row, book: Book) -> AbstractSet[int]:
     return {rank for rank in found if rank is not None}
 
 
-def _is_host(word: str, seen: _Seen, family: Mapping[int, set[str]]) -> bool:
-    """Whether more than its form makes a word a host: the word before it, a line's prefix, or that others of its form
-    stand beside other ranks. Not so for `python3`, `utf-8`, `bf16` and
-    `rank3`."""
+def _is_host(word: str, seen: _Seen, alike: int) -> bool:
+    """Whether more than its form makes a word a host: the word before it, a line's prefix, or that several `alike`
+    stand beside ranks. Not so for `python3`, `utf-8`, `bf16` and `rank3`."""
     prefix = any((row.line.node or "").partition(".")[0] == word for row in seen.rows)
-    several = len(set().union(*family.values())) > 1
     numbered = any(map(str.isdigit, word)) and counted(word)[0].lower() != "rank"
     host_like = may_be_a_host(word) and numbered and seen.in_paths == 0
     in_banner = seen.after_preposition > 0 and seen.rows[0].at < _BANNER
-    return prefix or (seen.after_host_word > 0 and seen.in_paths == 0) or (host_like and (in_banner or several))
+    return prefix or (seen.after_host_word > 0 and seen.in_paths == 0) or (host_like and (in_banner or alike > 1))
 
 
 def _form(word: str) -> str:
