@@ -6,7 +6,7 @@ Of the causes that none explains, the earliest is the root.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from logdiag.judge.decisions import decision, first_that_applies
@@ -19,6 +19,8 @@ DISORDER = 400
 
 # Lines: a process prints several lines about one trouble within this distance.
 _RIGHT_BEFORE = 8
+# How launchers name the signal of abort().
+_OF_ABORT = ("6", "Aborted")
 # Seconds. A time without a year counts as of the 1970s: it cannot be compared with one that has a year.
 _A_YEAR = 366 * 86_400
 _DATED = 10 * _A_YEAR
@@ -101,11 +103,27 @@ def _by_kind(broke: Sequence[Fault], timeline: Timeline) -> _Candidates:
     return _Candidates(
         loud=tuple(fault for fault in causes if not fault.quiet),
         quiet=tuple(fault for fault in causes if fault.quiet),
-        symptoms=tuple(fault for fault in may_count if fault.finding.role is Role.SYMPTOM and not fault.quiet),
+        symptoms=tuple(_symptoms_of_themselves(may_count, timeline)),
         hints=tuple(hints),
         last_hints=tuple(hint for hint in hints if _may_stand_alone(hint) and _is_last(hint, timeline)),
         failed=timeline.failed,
     )
+
+
+def _symptoms_of_themselves(faults: Sequence[Fault], timeline: Timeline) -> Iterator[Fault]:
+    """The symptoms but for what an end brings that a line before announces: once a launcher stops one process it stops
+    all others, and who gives up by a call that ends the job dies of the signal of that call."""
+    stopped, gave_up = set[int](), set[int]()
+    for fault in sorted(faults, key=_place):
+        line, stream = fault.line, fault.line.stream
+        if fault.finding.role is not Role.SYMPTOM or fault.quiet:
+            continue
+        is_stop = timeline.kinds.is_a("stop-from-outside", line)
+        of_a_call = fault.finding.facts.get("signal") in _OF_ABORT and stream in gave_up
+        if not of_a_call and not (is_stop and stream in stopped):
+            yield fault
+        stopped |= {stream} if is_stop else set()
+        gave_up |= {stream} if timeline.kinds.is_a("gives-up", line) else set()
 
 
 def _may_stand_alone(hint: Fault) -> bool:

@@ -133,6 +133,37 @@ def test_what_ends_the_other_processes_is_not_the_root(book: RuleBook, ending: l
         assert diagnosed(book, *lines).reason.value == "IndexError"
 
 
+@pytest.mark.parametrize(
+    ("first", "ending"),
+    [
+        (
+            "[gpu018:4711] *** MPI_ERR_OTHER: known error not in list",
+            [
+                "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",
+                "srun: error: gpu018: task 6: Exited with exit code 16",
+                "srun: error: gpu017: tasks 0-3: Killed",
+            ],
+        ),
+        (
+            "application called MPI_Abort(MPI_COMM_WORLD, 9) - process 6",
+            ["Process died with signal 6: 'Aborted'", "srun: error: gpu018: task 6: Aborted (core dumped)"],
+        ),
+    ],
+    ids=["a launcher's stop", "a call that ends all"],
+)
+def test_what_an_announced_end_brings_is_not_the_root(book: RuleBook, first: str, ending: list[str]) -> None:
+    """A launcher kills all processes once it ends a step, and who calls MPI_Abort dies of a signal."""
+    assert root_line(diagnosed(book, *steps(1, 50), first, *ending)) == 51
+
+
+def test_a_process_that_is_killed_first_is_the_root_of_what_its_peers_say(book: RuleBook) -> None:
+    """Nothing announced the first kill, so it explains the errors of the others."""
+    killed = "srun: error: gpu017: task 2: Killed"
+    later = ["srun: Terminating StepId=4711.0", "srun: error: gpu018: tasks 4-7: Killed"]
+    answer = diagnosed(book, *steps(1, 50), "[gpu018:4711] *** MPI_ERR_OTHER: known error not in list", killed, *later)
+    assert root_line(answer) == 52
+
+
 ADVICE = [
     "CUDA kernel errors might be asynchronously reported at some other API call, "
     "so the stacktrace below might be incorrect.",

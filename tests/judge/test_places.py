@@ -62,6 +62,11 @@ TOLD = {
         6,
     ),
     "the scheduler": ([], ["srun: error: node-04: task 7: Exited with exit code 1"], 7),
+    "of tasks one by one": (
+        [],
+        ["srun: error: node-04: tasks 5,7: Bus error", "srun: error: node-04: task 2: Bus error"],
+        5,
+    ),
     "of several tasks": ([], ["srun: error: node-04: tasks 0-3: Exited with exit code 1"], None),
     "the first task": (
         [],

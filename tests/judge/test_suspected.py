@@ -256,3 +256,16 @@ def test_a_calm_line_before_many_steps_is_not_traded_for_what_a_rule_knows(book:
         root = _root_where(book, *steps(1, 30), told, *work, ended, striking=told)
         assert root is not None
         assert root.line.text == root_text
+
+
+def test_what_a_rule_calls_harmless_is_not_traded_for_the_root(book: RuleBook) -> None:
+    """A line that stands out by its words alone, which a rule knows, and the error that a rule names."""
+    lines = [
+        " Domain  1: Current date being processed: 2027-03-01_00:00:00.0000, which is loop #   1 out of 81",
+        " configflags%julyr, %julday, %gmt:        2027          60   0.00000000",
+        " input_wrf.F: SIZE MISMATCH:  namelist ide,jde,num_metgrid_levels=  60  60  40 ; input data 60 60 34",
+        " NOTE:       1 namelist vs input data inconsistencies found.",
+    ]
+    answer = diagnosed(book, *lines)
+    assert answer.root_cause is not None
+    assert answer.root_cause.line == 3

@@ -22,6 +22,7 @@ from logdiag.judge.suspects.ranked import RankedLine
 from logdiag.judge.timeline import STEPS_OF_RECOVERY
 from logdiag.judge.tracebacks.forms import FRAME_OF_ANY
 from logdiag.model import CALM, Action, Finding, Line, LinePlace, Reason, Role, Support
+from logdiag.rules.book import HARMLESS
 
 RULE = "suspects"
 """The `rule` of a finding that no rule made."""
@@ -150,8 +151,7 @@ def stands_alone_before_the_root(facts: Facts) -> Fault | None:
     ahead = root.line.position - first.line.position if first.line.stream == root.line.stream else 0
     if first.score < bar or ahead <= 0 or first.line.place in survived or _belongs_to(root, first.line):
         return None
-    by_rule = facts.book.confirm_all(first.line)
-    if by_rule is not None and by_rule.role is Role.HARMLESS:
+    if _is_harmless(first.line, facts):
         return None
     worked_on = len(facts.timeline.steps_after(first.line, any_rank=True)) >= STEPS_OF_RECOVERY
     if worked_on and first.line.level in CALM and ahead > DISORDER:
@@ -160,6 +160,12 @@ def stands_alone_before_the_root(facts: Facts) -> Fault | None:
         return None if known.caught or known.reason in root.explains else known
     why = f"{root.finding.why} The line before it that stands out most by far tells what led to it.".lstrip()
     return root._replace(finding=root.finding._replace(line=first.line, why=why))
+
+
+def _is_harmless(line: Line, facts: Facts) -> bool:
+    """Whether a rule calls a line harmless, or gives its code that role in a table of codes."""
+    by_rule = facts.book.confirm_all(line)
+    return facts.timeline.kinds.is_a(HARMLESS, line) or (by_rule is not None and by_rule.role is Role.HARMLESS)
 
 
 def _known_fault(line: Line, facts: Facts) -> Fault | None:
