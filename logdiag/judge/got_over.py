@@ -74,11 +74,9 @@ def _ends_its_process(fault: Fault, facts: Facts) -> bool:
 
 def _is_over(fault: Fault, facts: Facts, shares: Mapping[int, float]) -> bool:
     """Whether something goes on after a fault, and by all its signs it was got over."""
-    if not facts.suspects().lines:
-        return False
-    signs = signs_of(fault, facts, shares)
-    goes_on = signs["steps"] or signs["is back"] or signs["share after the last fault"] >= _LEAST_SHARE
-    return bool(goes_on) and chance_of(signs) >= LEAST
+    after = _signs_after(fault, facts, shares)
+    goes_on = after["steps"] or after["is back"] or after["share after the last fault"] >= _LEAST_SHARE
+    return bool(goes_on and facts.suspects().lines) and chance_of(signs_of(fault, facts, shares)) >= LEAST
 
 
 def chance_of(signs: Mapping[str, float]) -> float:
@@ -103,11 +101,18 @@ def _share_after(lines: Sequence[Line], position: int) -> float:
 
 def signs_of(fault: Fault, facts: Facts, shares: Mapping[int, float]) -> dict[str, float]:
     """The numbers that speak for or against that a fault was got over; `shares` as of `shares_after_the_last`."""
-    line, timeline, ranking = fault.line, facts.timeline, facts.suspects()
+    ranking = facts.suspects()
     chance = min(max(ranking.failure, _LEAST_CHANCE), 1 - _LEAST_CHANCE)
     return {
         "looks like a failure": math.log(chance / (1 - chance)),
-        "is suspicious": math.log(ranking.scores.get(line.place, 0.0) + _LEAST_SCORE),
+        "is suspicious": math.log(ranking.scores.get(fault.line.place, 0.0) + _LEAST_SCORE),
+        **_signs_after(fault, facts, shares),
+    }
+
+
+def _signs_after(fault: Fault, facts: Facts, shares: Mapping[int, float]) -> dict[str, float]:
+    line, timeline = fault.line, facts.timeline
+    return {
         "steps": float(len(timeline.steps_after(line, any_rank=True))),
         "is back": _how_many_after(line, timeline.back.get(line.stream, ())),
         "went well": _how_many_after(line, (told.line for told in timeline.went_well.get(line.stream, ()))),

@@ -79,6 +79,11 @@ class Directory:
         """The process that a word of a line names, or its number after a noun, such as `rank 4`; None for none."""
         return self.named(row, index) or _numbered(self.numbered, row, index)
 
+    @property
+    def names_any(self) -> bool:
+        """Whether any word may name a process."""
+        return bool(self.names or self.numbered)
+
     @cached_property
     def _has_addresses(self) -> bool:
         """Whether any name may be of two joined words."""

@@ -377,7 +377,7 @@ def _speakers(book: Book) -> dict[int, tuple[int, int]]:
     slot_of_ranks = best if best is not None and odds[best] > 0 else None
     speakers: dict[int, tuple[int, int]] = {}
     for row in book.rows:
-        indices = range(min(_COLUMN_OF_SPEAKER, len(row.words)))
+        indices = range(min(_COLUMN_OF_SPEAKER, len(row.words)) if book.directory.names else 0)
         listed = ((book.directory.named(row, index), index) for index in indices)
         named = [(named.rank, index) for named, index in listed if named and named.heard and not named.is_host]
         named += [(number, index) for index, slot, number in book.slots_of(row) if slot == slot_of_ranks]
