@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from logdiag.judge.kinds import Kinds
 from logdiag.judge.tracebacks.chains import Link, RaisedException, Traceback, find_tracebacks, unmixed
-from logdiag.judge.tracebacks.forms import HEADER, WARNED
+from logdiag.judge.tracebacks.forms import HEADER, OUTERMOST, WARNED
 from logdiag.model import CALM, Category, Finding, Line, LinePlace, Reason, Role, Support
 from logdiag.patterns import pattern_of
 from logdiag.rules import RuleBook
@@ -17,8 +17,6 @@ _QUIET_LEVELS = CALM | {"WARNING"}
 CATCH_ALL = "python/uncaught-exception"
 # File ".../multiprocessing/process.py", line 314, in _bootstrap   (its header may stand among the lines of another)
 _OF_A_CHILD = pattern_of(r"multiprocessing[/\\\\]process\.py\", line \d+, in _bootstrap")
-# File "train.py", line 12, in <module>   File "<frozen runpy>", line 198, in _run_module_as_main
-_OUTERMOST = pattern_of(r"<module>|<frozen |\bin _?bootstrap|_bootstrap\b|\bin _wrap\b")
 # File ".../site-packages/tool/native.py", line 85, in <module>   (which is imported, not run)
 _OF_A_LIBRARY = pattern_of(r"(?:site|dist)-packages[/\\\\](?!\S*__main__\.py)\S+\", line \d+, in <module>")
 # A sentence, not a ruler or a table's border.
@@ -65,7 +63,7 @@ class Fault(NamedTuple):
     def handled(self) -> bool:
         """Whether it is an exception that was caught: its outermost frame is not where a program or a thread begins."""
         within = self.within
-        return bool(within) and (_OUTERMOST.search(within) is None or _OF_A_LIBRARY.search(within) is not None)
+        return bool(within) and (OUTERMOST.search(within) is None or _OF_A_LIBRARY.search(within) is not None)
 
 
 def find_faults(survey: Survey, book: RuleBook, kinds: Kinds) -> list[Fault]:

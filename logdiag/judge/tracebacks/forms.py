@@ -25,6 +25,8 @@ _FRAME_OF_NATIVE_CODE = (
 NATIVE_FRAME = pattern_of(rf"^\s*(?:{_FRAME_OF_NATIVE_CODE})")
 # File "net.py", line 3   at Mill.Check.Equal(Int64 a) in /src/Check.cs:line 20   at java.lang.Thread.run(...)
 FRAME_OF_ANY = pattern_of(rf"^[\s|>]*(?:File \"[^\"]*\", line \d|at [\w.$<>`]+\(|{_FRAME_OF_NATIVE_CODE})")
+# + mkdir /data   ++ stage.sh[38]ROWS=12   (a shell's trace of the commands that it runs, by `set -x`)
+OF_A_SHELL = pattern_of(r"^\+{1,9} \S")
 # KeyError                                  Traceback (most recent call last)   (a notebook's)
 NOTEBOOK_HEADER = pattern_of(r"^(?P<name>[A-Z]\w*) {2,}Traceback \(most recent call last\)\s*$")
 # Cell In[7], line 5   File ~/net.py:12, in fit(x)   /opt/net.py in fit(x)   ---> 12 loss = f(x)   [... skipping ...]
@@ -56,9 +58,13 @@ CLASS_NAME = pattern_of(
 WARNED = pattern_of(r"\.py:\d+: [A-Z]\w{0,60}Warning: ")
 # raise ReadError("unexpected end of data")
 RAISE = pattern_of(r"raise (?P<name>[A-Za-z_][\w.]*)\((?:f?(?P<quote>[\"'])(?P<text>[^\"'{]*))?")
+# File "train.py", line 12, in <module>   File "<frozen runpy>", line 198, in _run_module_as_main
+OUTERMOST = pattern_of(r"<module>|<frozen |\bin _?bootstrap|_bootstrap\b|\bin _wrap\b")
 # Process Process-1:   Process ForkServerPoolWorker-3:   (multiprocessing, above the traceback of a child that ended)
 OF_A_PROCESS = pattern_of(r"^Process [A-Z][\w-]{0,60}:\s*$")
 IN_THREAD = pattern_of(r"Exception in thread")
+# Original exception was:   (below the traceback of what was to print it: `Error in sys.excepthook:`)
+ORIGINAL = pattern_of(r"^Original exception was:\s*$")
 # `logger.exception` prints such a record and the traceback below it; after a FATAL one, of native code, nothing comes.
 LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "CRITICAL"})
 # [rank3]: Traceback (most recent call last):   which is what torch prints when nothing caught it
