@@ -38,6 +38,12 @@ def test_no_program_gets_over_a_fault_of_its_accelerator(book: RuleBook) -> None
     assert diagnosed(book, *steps(1, 20), lost).reason.value == "ECCError"
 
 
+def test_no_program_gets_over_having_no_memory_if_it_raises_that(book: RuleBook) -> None:
+    """What it prints below are its counters."""
+    heap = "java.lang.Exception: java.lang.OutOfMemoryError: Java heap space"
+    assert diagnosed(book, *steps(1, 20), *WORK[:40], heap, *WORK[40:100]).reason.value == "OutOfMemoryError"
+
+
 REFUSED = "11:20:00 put run/12/part-003: 503 SlowDown, attempt 1"
 
 

@@ -89,6 +89,15 @@ def test_records_of_a_logger_that_nobody_knows_are_told_apart_by_what_they_say()
     assert ranking(found, kept).lines[0].line.text == cause
 
 
+def test_a_command_that_a_shell_traces_is_no_suspect() -> None:
+    """It is what the shell was about to run, whatever words are in it."""
+    found = ranking(
+        *read(*STOPPED[:-3], "+ stage.sh[38]echo 'ERROR board is torn'", "++ mkdir /refused", "+ exit 1")
+    ).lines
+    assert found[0].line.text == CAUSE
+    assert not any(item.line.text.startswith("+") for item in found)
+
+
 def test_scores_are_chances_best_first() -> None:
     scores = [item.score for item in ranking(*read(*STOPPED)).lines]
     assert scores == sorted(scores, reverse=True)

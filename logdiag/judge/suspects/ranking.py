@@ -24,8 +24,8 @@ from logdiag.judge.suspects.failure import INPUTS, chance_of, inputs_of, standin
 from logdiag.judge.suspects.line_features import FEATURES, View, candidates_of, features_of, view_of
 from logdiag.judge.suspects.ranked import RankedLine, Ranking
 from logdiag.judge.suspects.trees import Tree, features_in, sum_of_trees, tree_from
-from logdiag.judge.tracebacks.forms import NATIVE_FRAME
-from logdiag.model import Digest
+from logdiag.judge.tracebacks.forms import NATIVE_FRAME, OF_A_SHELL
+from logdiag.model import Digest, Line
 from logdiag.scan.survey import Survey
 from logdiag.settings.places import StrPath
 
@@ -83,10 +83,11 @@ def ranking(survey: Survey, digest: Digest) -> Ranking:
 
 
 def _ranking(view: View, values: dict[int, float], weights: Weights) -> Ranking:
-    """The ranking from the candidates' values; one line stands for all of its shape, none for native frames."""
+    """The ranking from the candidates' values; one line stands for all of its shape, none for native frames and for
+    commands that a shell traces."""
     best: dict[str, int] = {}
     for index in values:
-        if NATIVE_FRAME.match(view.lines[index].message):
+        if _is_no_output(view.lines[index]):
             continue
         shape = view.shapes[index]
         if shape not in best or values[index] > values[best[shape]]:
@@ -100,6 +101,12 @@ def _ranking(view: View, values: dict[int, float], weights: Weights) -> Ranking:
     scores = {view.lines[index].place: min(share * of_shape.get(view.shapes[index], 0.0), 1.0) for index in values}
     ranked = sorted(best.values(), key=lambda index: (-powers[index], index))
     return Ranking(tuple(RankedLine(view.lines[index], share * powers[index]) for index in ranked), failure, scores)
+
+
+def _is_no_output(line: Line) -> bool:
+    """Whether a line is a native frame, or a command that a shell traces, whatever word of trouble is in it."""
+    traced = OF_A_SHELL.match(line.text) or OF_A_SHELL.match(line.message)
+    return traced is not None or NATIVE_FRAME.match(line.message) is not None
 
 
 def _values(view: View, indices: Sequence[int], weights: Weights) -> list[float]:
