@@ -129,10 +129,14 @@ def _starts(heads: Heads, survey: Survey) -> list[int]:
     before = 0
     starts: list[int] = []
     for index, line in heads.again:
-        if index or line.position - before < _HEAD or line.rank != heads.first[0].rank or not _is_whole(heads, line):
+        if index or line.position - before < _HEAD or line.rank != heads.first[0].rank:
+            continue
+        findings = [item for item in ended if before <= item.line.position < line.position]
+        # What a scheduler ends is a whole job: what follows is another one, whatever its arguments.
+        job_ended = any(item.closes and item.role is Role.CAUSE for item in findings)
+        if not _is_whole(heads, line, any_arguments=job_ended):
             continue
         last = [item for item in steps if before <= item.position < line.position]
-        findings = [item for item in ended if before <= item.line.position < line.position]
         closed = any(item.closes or item.role is Role.FINISHED for item in findings)
         failed = any(item.role.is_failure for item in findings) and _paused(line, survey.lines)
         if closed or failed or _begins_anew(last, [item for item in steps if item.position > line.position]):
@@ -141,10 +145,11 @@ def _starts(heads: Heads, survey: Survey) -> list[int]:
     return starts
 
 
-def _is_whole(heads: Heads, line: Line) -> bool:
-    """Whether most of the head comes again from this line on, and nothing like it with other arguments."""
+def _is_whole(heads: Heads, line: Line, *, any_arguments: bool = False) -> bool:
+    """Whether most of the head comes again from this line on, and nothing like it with other arguments, which may be
+    any if so told."""
     length = heads.first[-1].position - heads.first[0].position
-    if any(0 <= position - line.position <= length for position in heads.others):
+    if not any_arguments and any(0 <= position - line.position <= length for position in heads.others):
         return False
     near = {index for index, again in heads.again if 0 <= again.position - line.position < _NEAR}
     return len(near) >= max(_FEWEST, _SHARE * len(heads.words))
@@ -158,10 +163,12 @@ def _begins_anew(before: Sequence[Line], after: Sequence[Line]) -> bool:
 
 
 def _paused(line: Line, lines: Sequence[Line]) -> bool:
-    """Whether nothing was printed for a while before a line, by the clocks of its stream."""
-    before = (other for other in lines if other.stream == line.stream and other.position < line.position)
-    last = max((other.time for other in before if other.time is not None), default=None)
-    return last is not None and line.time is not None and line.time - last >= _A_PAUSE
+    """Whether nothing was printed for a while before a line, by the clocks of its stream: its own, or the next one."""
+    timed = [other for other in lines if other.stream == line.stream and other.time is not None]
+    last = max((other.time or 0.0 for other in timed if other.position < line.position), default=None)
+    near = (other.time for other in timed if 0 <= other.position - line.position < _NEAR)
+    since = next(near, None)
+    return last is not None and since is not None and since - last >= _A_PAUSE
 
 
 def _words_that_stay(line: Line) -> str:

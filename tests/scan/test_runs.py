@@ -81,6 +81,33 @@ def test_what_is_one_job_stays_one(lines: list[str], book: RuleBook) -> None:
     assert answer.reason.value == "KeyError"
 
 
+def test_what_follows_a_cancelled_job_is_another_one_whatever_its_arguments(book: RuleBook) -> None:
+    """A scheduler's last words end a job, and so the sweep that one job may be."""
+    cancelled = "slurmstepd: error: *** JOB {job} ON node-7 CANCELLED AT 2026-11-23T0{hour}:39:00 ***"
+    lines = [
+        *run(1, 20, "KeyError: 'x'"),
+        cancelled.format(job=811, hour=1),
+        *run(2, 20, rate="3e-4")[:-1],
+        cancelled.format(job=812, hour=2),
+    ]
+    answer = diagnose(log_of(*lines), rules=book)
+    assert answer.root_cause is not None
+    assert (answer.reason.value, answer.root_cause.line) == ("Others", len(lines))
+    assert "run 1 failed of KeyError" in told_of_runs(answer)
+
+
+def test_the_next_clock_tells_when_a_run_began(book: RuleBook) -> None:
+    """The first lines of many launchers have none."""
+
+    def from_launcher(hour: int, final: str) -> list[str]:
+        head = ["*" * 40, "Setting OMP_NUM_THREADS to be 1 for each process", "UserWarning: the plugin is an old one"]
+        return [*head, *run(hour, 1, final)[1:4], *(f"row {row} of the table is read" for row in range(9)), final]
+
+    lines = [*from_launcher(1, "KeyError: 'old'"), *from_launcher(2, "IndexError: list index out of range")]
+    assert diagnose(log_of(*lines), rules=book).reason.value == "IndexError"
+    assert diagnose(log_of(*lines), rules=book, run=1).reason.value == "KeyError"
+
+
 def test_the_logs_of_all_ranks_are_cut_alike(tmp_path: Path, book: RuleBook) -> None:
     """Of a folder whose files were all written twice, the last halves make the answer."""
     for rank in range(2):
