@@ -467,6 +467,62 @@ def test_a_clock_of_two_numbers_names_nobody() -> None:
     assert not any(name.startswith("260304") for name in _listed(*rows).names)
 
 
+_HOST_OF = {0: "elm-7", 1: "elm-7", 2: "oak-3", 3: "oak-3"}
+
+
+def test_what_each_process_has_in_its_environment_tells_its_host() -> None:
+    """Blocks of lines alike are one record each, in any order; a lone block or lines that all speak are none."""
+    block = "--- environment of process {pid}\nLOOM_JOB=wool\nLOOM_BOAT={rank}\nLOOM_HOST={host}\nLOOM_WINCH={seat}"
+    texts = [block.format(pid=_PIDS[rank], rank=rank, host=_HOST_OF[rank], seat=rank % 2) for rank in (2, 0, 3, 1)]
+    assert _listed(*"\n".join(texts).splitlines()).hosts == _HOST_OF
+    assert not _listed(*texts[0].splitlines()).hosts
+
+
+def test_the_objects_of_a_json_text_tell_which_ranks_a_host_has() -> None:
+    """They stand over several lines."""
+    text = """{
+  "quays": [
+    {
+      "quay": "elm-7",
+      "boats": [0, 1]
+    },
+    {
+      "quay": "oak-3",
+      "boats": [2, 3]
+    }
+  ]
+}"""
+    assert _listed(*text.splitlines(), *(f"boat {rank} is up" for rank in range(4))).hosts == _HOST_OF
+
+
+def test_a_matrix_has_the_ranks_of_each_host_in_its_row() -> None:
+    """Each number stands there once; the columns may have a header."""
+    boats = [f"10:00:0{rank} boat={rank} up" for rank in range(8)]
+    listed = _listed("          t0 t1 t2 t3", "  elm-nord 0 2 4 6", "  elm-west 1 3 5 7", *boats)
+    assert listed.hosts == {rank: ("elm-nord", "elm-west")[rank % 2] for rank in range(8)}
+
+
+def test_hosts_may_say_how_many_they_start() -> None:
+    """Ranks are dealt out in the order of these lines, which stand next to each other; processes are no hosts."""
+    boats = [f"boat {rank} is up" for rank in range(6)]
+    listed = _listed("elm-7: agent up, starting 2 boats", "oak-3: agent up, starting 4 boats", *boats)
+    assert listed.hosts == {0: "elm-7", 1: "elm-7"} | dict.fromkeys(range(2, 6), "oak-3")
+    assert not _listed(*boats, "boat1 draws 2 m of 9", "boat3 draws 4 m of 9").hosts
+
+
+def test_hosts_in_a_tree_may_have_different_numbers_of_processes() -> None:
+    """Each several, next to each other, and they look like hosts."""
+    tree = [
+        "|-- elm-7",
+        "|   |-- boat 00",
+        "|   `-- boat 01",
+        "`-- oak-3",
+        *(f"    |-- boat 0{at}" for at in (2, 3, 4)),
+    ]
+    boats = [f"boat 0{at} is up" for at in range(5)]
+    assert _listed("organ", *tree, *boats).hosts == {0: "elm-7", 1: "elm-7", 2: "oak-3", 3: "oak-3", 4: "oak-3"}
+
+
 def test_no_number_of_a_progress_bar_may_be_a_rank() -> None:
     """It counts steps, whatever else stands on the line."""
     rows = rows_of(_lines(*(f"  2%|#  | {at}/11206 [13:41:09<566:22:59, 186.36s/it]" for at in range(9))))

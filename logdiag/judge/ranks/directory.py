@@ -21,6 +21,7 @@ from logdiag.judge.ranks.hosts import (
     hosts_beside,
     hosts_by_another_name,
     hosts_in_a_row,
+    hosts_that_start_some,
     numbers_in,
 )
 from logdiag.judge.ranks.listings import ITEMS, RANGE, Listing, listings_in
@@ -280,6 +281,7 @@ def _hosts_of(
     if whole is None and ranks:
         found = [*hosts_by_another_name(listings, opening), *hosts_above(opening, ranks, rank_at)]
         found += [*hosts_below(opening, ranks, rank_at), *hosts_beside(rows, ranks, rank_at)]
+        found += hosts_that_start_some(opening, ranks, rank_at)
         if found:
             return *max(found, key=lambda placed: placed[0]), False
     if listed:

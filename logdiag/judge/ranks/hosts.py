@@ -11,6 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
+from typing import Any
 
 from logdiag.judge.ranks.listings import Listing, may_be_a_host, may_be_shared_hosts
 from logdiag.judge.ranks.vocabulary import DEVICES, HOST_WORDS, IN_TURN, NO_NOUNS_OF_HOSTS
@@ -197,6 +198,27 @@ def hosts_in_a_row(rows: Sequence[Row], ranks: frozenset[int]) -> Iterator[tuple
                 yield _COUNTED_HOSTS, dict(enumerate(each)), True
             else:
                 yield from _dealt_out(names, numbers_in([row]), ranks, in_turn=in_turn)
+
+
+def hosts_that_start_some(opening: Sequence[Row], ranks: frozenset[int], rank_at: RankAt) -> Iterator[Placed]:
+    """The host of each rank where lines next to each other say how many each host starts: `elm-7: starting 2 boats` and
+    `oak-3: starting 4 boats`. Ranks are dealt out in the order of the lines."""
+    for form, group in groupby(opening, key=_form_with_a_host):
+        rows = list(group) if form else []
+        if any(rank_at(row, form[0]) is not None for row in rows):
+            continue  # loom3 is a process
+        names = [row.words[index] for row in rows for index in form[:1]]
+        numbers = [numbers_in([row])[0] for row in rows]
+        dealt = [name for name, number in zip(names, numbers, strict=True) for _ in range(min(number, _MOST_ON_A_HOST))]
+        if len(names) == len(set(names)) > 1 and len(dealt) == len(ranks) > len(names):
+            yield _COUNTED_HOSTS, dict(zip(sorted(ranks), dealt, strict=True))
+
+
+def _form_with_a_host(row: Row) -> tuple[Any, ...]:
+    """The index of the only host of a line that has a number too, and its plain words; empty for any other line."""
+    hosts = [index for index, word in enumerate(row.words) if _looks_like_a_host(word)]
+    is_one = len(hosts) == 1 and bool(numbers_in([row]))
+    return (hosts[0], *(word if word.isalpha() else "" for word in row.lower)) if is_one else ()
 
 
 def _one_for_each(row: Row, count: int) -> list[str]:

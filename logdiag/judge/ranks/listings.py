@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby, pairwise, zip_longest
+from itertools import chain, groupby, pairwise, zip_longest
 from typing import NamedTuple
 
 from logdiag.judge.ranks.vocabulary import (
@@ -41,6 +41,7 @@ _FRACTION = pattern_of(r"\d+\.\d+\w*")
 _FARTHEST, _MOST_REPEATED = 8, 3
 _LEAST_OF_ONE_LETTER = 10
 _FEWEST_ITEMS = 3
+_LONGEST_BLOCK = 12
 _OPENS, _CLOSES = frozenset("([{<"), frozenset(")]}>")
 
 
@@ -138,8 +139,9 @@ class Listing:
         pairs = set(zip(self.numbers, self.columns[column], strict=True))
         if column == self.number_column or len(pairs) > len(host_of) or any(map(members, self.columns[column])):
             return None
-        named = self.nouns[column] in HOST_WORDS
-        called_hosts = named or self.nouns[column] in BEFORE_HOSTS
+        noun = self.nouns[column].rpartition("_")[2]  # LOOM_HOST=elm-7
+        named = noun in HOST_WORDS
+        called_hosts = named or noun in BEFORE_HOSTS
         names = [host_of[number] for number in sorted(host_of)]
         distinct = len(set(names))
         plain = (named and not any(name[0].isdecimal() for name in names)) or (
@@ -182,21 +184,24 @@ def _plain_name(word: str) -> bool:
 
 def may_be_shared_hosts(names: Sequence[str]) -> bool:
     """Whether the words beside processes, in the order of their ranks, may be hosts, though plain words: each
-    is that of as many, of neighbours or of those dealt out in turn, and is no number, level or device."""
+    is that of as many, of neighbours or of those dealt out in turn, and is no number, level or device. What looks like
+    hosts may be that of several neighbours each, of different numbers of them."""
     each = Counter(names)
     count = len(each)
-    if not 1 < count < len(names) or len(set(each.values())) > 1:
+    if not 1 < count < len(names):
         return False
     runs = 1 + sum(before != after for before, after in pairwise(names))
     in_turn = len(names) > 2 * count and all(name == names[index % count] for index, name in enumerate(names))
     alike = all(may_be_a_host(name) and counted(name)[0] not in DEVICES and not members(name) for name in each)
+    if len(set(each.values())) > 1:
+        return alike and runs == count and min(each.values()) > 1
     return alike or (all(map(_plain_name, each)) and (runs == count or in_turn))
 
 
 def listings_in(opening: Sequence[Row], rows: Sequence[Row]) -> list[Listing]:
     """All listings in `opening`, the first lines of a job's logs, in their order; `rows` are all lines."""
     groups: dict[Key, dict[Words, Row]] = defaultdict(dict)
-    for row in (*opening, *_under_their_hosts(opening)):
+    for row in (*opening, *_under_their_hosts(opening), *_blocks(opening), *_matrices(opening)):
         for key, words in _entries(row):
             if any(counted(word)[1] >= 0 for word in words):  # a header may look like its table's rows
                 groups[key].setdefault(tuple(words), row)
@@ -214,8 +219,63 @@ def _under_their_hosts(opening: Sequence[Row]) -> Iterator[Row]:
     """The lines that stand below a host's name alone, as one with it: `elm-1:` above `  ranks: [0, 1, 2, 3]`."""
     for above, row in pairwise(opening):
         if len(above.words) == 1 and above.line.text.rstrip().endswith(":") and may_be_a_host(above.words[0]):
-            words, signs, lower = above.words + row.words, above.signs + row.signs, above.lower + row.lower
-            yield Row(row.line, row.at, words, signs, lower, row.clocked)
+            yield _as_one([above, row])
+
+
+def _as_one(rows: Sequence[Row]) -> Row:
+    """Several lines as one with the words of all."""
+    words, signs, lower = (list(chain.from_iterable(parts)) for parts in zip(*map(_parts_of, rows), strict=True))
+    return Row(rows[-1].line, rows[0].at, words, signs, lower, rows[0].clocked)
+
+
+def _parts_of(row: Row) -> tuple[list[str], list[str], list[str]]:
+    return row.words, row.signs, row.lower
+
+
+def _blocks(opening: Sequence[Row]) -> Iterator[Row]:
+    """Each of several blocks as one line: what each process has in its environment, the objects of a JSON text, or
+    `- host: elm-7` above `  ranks: [0, 1]`. The lines of a block begin with different words, as in the other blocks."""
+    firsts = [row.lower[0] if row.words else row.line.text.strip(" ,") for row in opening]
+    forms = [(row.shape, first) for row, first in zip(opening, firsts, strict=True)]
+    start = 0
+    while start < len(opening):
+        size, times = _repeated(forms, start)
+        block = opening[start : start + size]
+        if times > 1 and len(set(firsts[start : start + size])) == size and not any(row.clocked for row in block[1:]):
+            yield from (_as_one(opening[at : at + size]) for at in range(start, start + times * size, size))
+            start += times * size
+        else:
+            start += 1
+
+
+def _repeated(forms: Sequence[object], start: int) -> tuple[int, int]:
+    """Of how many lines a block is that is repeated from here on, and how often it is there; 1 where none is."""
+    for size in range(2, _LONGEST_BLOCK + 1):
+        times = 1
+        while forms[start + times * size : start + (times + 1) * size] == forms[start : start + size]:
+            times += 1
+        if times > 1:
+            return size, times
+    return 1, 1
+
+
+def _matrices(opening: Sequence[Row]) -> Iterator[Row]:
+    """The rows of a table that has a name and then the numbers of its processes, each number once: `elm-7  0 2 4` and
+    `oak-3  1 3 5`; as lines with these numbers in one word."""
+    for width, group in groupby(opening, key=_width_of_matrix):
+        rows = list(group) if width else []
+        numbers = [int(word) for row in rows for word in row.words[1:]]
+        if len(rows) > 1 and sorted(numbers) == list(range(len(numbers))):
+            for row in rows:
+                words = [row.words[0], ",".join(row.words[1:])]
+                yield Row(row.line, row.at, words, row.signs[:2], words, row.clocked)
+
+
+def _width_of_matrix(row: Row) -> int:
+    """How many numbers stand behind the name with which a line begins; 0 where anything else does."""
+    numbers = row.words[1:]
+    is_row = len(numbers) > 1 and not row.words[0].isdecimal() and all(map(str.isdecimal, numbers))
+    return len(numbers) if is_row else 0
 
 
 def _heads(opening: Sequence[Row]) -> Iterator[_Entries]:
