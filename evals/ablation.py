@@ -210,7 +210,7 @@ def _said(made: Any, case: Case) -> Said:
         root_right, rank_right = text is None, True
     else:
         root_right = text is not None and any(label in text or text in label for label in case.roots)
-        rank_right = not case.rank_known or rank == case.rank
+        rank_right = not case.rank_known or rank in case.ranks
     right = (reason in case.reasons, root_right, rank_right, failed is not case.healthy)
     return Said((reason, (root.line.stream, root.line.position) if root else None, rank, failed), right)
 

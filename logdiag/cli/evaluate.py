@@ -41,8 +41,8 @@ def evaluate_command(
 
     CASES are .jsonl files (also .zst, .gz, .xz) or folders of them. Each line is one case, a JSON object: id, reason,
     category, action, root_line (a part of the line that names the cause; not for a healthy job), and the log itself
-    in log, or in log_file the path of a file or folder beside the case file. It may tell also_ok, also_root and
-    also_action (further right readings), rank, node, exit_code, split, fault and tags.
+    in log, or in log_file the path of a file or folder beside the case file. It may tell rank, node, exit_code,
+    split, fault and tags, and in also_ok, also_root, also_action and rank_also further right readings.
 
     Exits 0 when all was measured, 1 on a regression against --compare, 2 when cases are broken: then all problems are
     listed, and nothing is scored.

@@ -27,6 +27,7 @@ _SUFFIXES = tuple(f".jsonl{packed}" for packed in ("", ".zst", ".gz", ".xz", ".b
 _FORM = "see logdiag eval --help for the form of a case"
 
 Text = Annotated[str, Field(min_length=1)]
+_Rank = Annotated[StrictInt, Field(ge=0)]
 RawLine = tuple[str, int, str]
 """The source as a diagnosis names it, the line's number, its text."""
 
@@ -49,7 +50,8 @@ class Case(BaseModel, frozen=True):
     action: Action
     also_action: tuple[Action, ...] = ()
     tags: tuple[str, ...] = ()
-    rank: Annotated[StrictInt, Field(ge=0)] | None = None
+    rank: _Rank | None = None
+    rank_also: tuple[_Rank | None, ...] | None = None
     node: Text | None = None
     split: Text | None = None
     fault: Text | None = None
@@ -74,6 +76,11 @@ class Case(BaseModel, frozen=True):
     def rank_known(self) -> bool:
         """Whether the rank is labelled."""
         return "rank" in self.model_fields_set
+
+    @property
+    def ranks(self) -> tuple[int | None, ...]:
+        """Every accepted rank, the first one first."""
+        return self.rank, *(self.rank_also or ())
 
     @property
     def healthy(self) -> bool:

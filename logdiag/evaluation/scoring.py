@@ -149,7 +149,7 @@ def judge(case: Case, answer: Answer, seconds: float) -> Row:
         category_right=answer.reason.category in {reason.category for reason in case.reasons},
         # A healthy log has no such line.
         root_right=(case.healthy if answer.root is None else named) if answer.names_lines else None,
-        rank_right=answer.rank == case.rank if rank_labelled else None,
+        rank_right=answer.rank in case.ranks if rank_labelled else None,
         node_right=answer.node == case.node if node_labelled else None,
         action_right=answer.action in case.actions,
         false_restart=automatic and True not in wanted,

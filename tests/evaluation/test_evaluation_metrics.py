@@ -90,6 +90,10 @@ def test_only_what_is_labelled_is_judged() -> None:
     assert judge(case_of(), answer(rank=3, node="n1"), 0.0).node_right is None
     assert judge(case_of(rank=None), answer(rank=3), 0.0).rank_right is False
     assert judge(case_of(rank=3), answer(rank=3), 0.0).rank_right is True
+    assert [judge(case_of(rank=3, rank_also=[5]), answer(rank=rank), 0.0).rank_right for rank in (5, 4)] == [
+        True,
+        False,
+    ]
     assert judge(case_of(node="n1"), answer(node="n1"), 0.0).node_right is True
 
 
