@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.judge.decisions import decision, first_that_applies
@@ -21,6 +21,7 @@ from logdiag.judge.ranks.processes import (
     the_only,
 )
 from logdiag.judge.ranks.vocabulary import PROCESSES
+from logdiag.judge.ranks.words import Row, counted, singular
 from logdiag.judge.timeline import Timeline
 from logdiag.model import TROUBLE, Collectives, Decision, Finding, Line, Reason, Role, number_in
 from logdiag.patterns import pattern_of
@@ -38,6 +39,8 @@ _WAITED = frozenset({Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR})
 # So many lines at most: of a traceback; that are read for words; first and last ones in which listings are looked for.
 _LONGEST_TRACEBACK, _MOST_LINES, _OPENING, _CLOSING = 200, 4000, 400, 120
 _SHORTEST_QUOTE, _LONGEST_QUOTE, _LONGEST_RECORD = 20, 300, 40
+# A number behind `process` that may be the system's own.
+_LEAST_PID = 1000
 # With less chance no rank is named.
 _LEAST_CHANCE = 0.5
 
@@ -202,6 +205,21 @@ def number_of_its_device(facts: _Facts) -> int | None:
     return (number_in(facts.root.finding.facts.get("device", "")) or None) if facts.one_node else None
 
 
+def named_first_after_its_machines_fault(facts: _Facts) -> int | None:
+    """The root is a machine's fault, and the first process that a program names there afterwards is this one."""
+    line = facts.root.line
+    if not facts.kinds.is_a("machines-own", line):
+        return None
+    rows = facts.book().rows
+    at = next((row.at for row in rows if row.line == line), len(rows))
+    for row in rows[at + 1 : at + _LONGEST_TRACEBACK]:
+        if facts.kinds.is_a("machines-own", row.line) or (line.node and row.line.node not in (None, line.node)):
+            continue
+        if named := _processes_named(row):
+            return the_only(named)
+    return None
+
+
 def weighed_from_its_words(facts: _Facts) -> int | None:
     """By what the log lists, and by the words of this line and of those that tell of it, this one failed first."""
     return _likeliest_rank(facts)
@@ -233,6 +251,7 @@ RANK: tuple[Callable[[_Facts], int | None], ...] = (
     repeats_its_words,
     speaker_of_its_block,
     reported_as_ended_first,
+    named_first_after_its_machines_fault,
     weighed_from_its_words,
     number_of_its_device,
 )
@@ -247,6 +266,7 @@ GUESSES = frozenset(
         number_of_nccl_device,
         repeats_its_words,
         number_of_its_device,
+        named_first_after_its_machines_fault,
     )
 )
 """Those decisions that take a number for a rank only because nothing contradicts it."""
@@ -349,6 +369,17 @@ def root_in(book: Book, root: Fault) -> Root | None:
 
     row = next((row for row in book.rows if row.line == root.line), None)
     return Root(row, root.reason in _WAITED, root.reason is Reason.NODE_FAILURE) if row else None
+
+
+def _processes_named(row: Row) -> set[int]:
+    """The numbers behind a word for a process, and its printer's: `[rank4]`, `seat 4`, `tasks 3`; none that may be a
+    process id."""
+    named = {row.line.rank} - {None}
+    for before, word in pairwise(["", *row.lower]):
+        stem, number = counted(word)
+        if 0 <= number < _LEAST_PID and (stem or singular(before)) in PROCESSES:
+            named.add(number)
+    return {rank for rank in named if rank is not None}
 
 
 def _rank_above(facts: _Facts) -> int | None:
