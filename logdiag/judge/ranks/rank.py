@@ -21,7 +21,6 @@ from logdiag.judge.ranks.processes import (
     the_only,
 )
 from logdiag.judge.ranks.vocabulary import PROCESSES
-from logdiag.judge.ranks.words import Row, counted, singular
 from logdiag.judge.timeline import Timeline
 from logdiag.model import TROUBLE, Collectives, Decision, Finding, Line, Reason, Role, number_in
 from logdiag.patterns import pattern_of
@@ -30,6 +29,7 @@ from logdiag.scan.survey import Opening
 if TYPE_CHECKING:
     from logdiag.judge.ranks.readings import Book
     from logdiag.judge.ranks.witnesses import Root
+    from logdiag.judge.ranks.words import Row
 
 # ValueError: shard 7 of the loom is torn   (other lines may repeat the text without the class)
 _CLASS = pattern_of(r"^[\w.]{1,120}(?:Error|Exception): ")
@@ -374,6 +374,8 @@ def root_in(book: Book, root: Fault) -> Root | None:
 def _processes_named(row: Row) -> set[int]:
     """The numbers behind a word for a process, and its printer's: `[rank4]`, `seat 4`, `tasks 3`; none that may be a
     process id."""
+    from logdiag.judge.ranks.words import counted, singular
+
     named = {row.line.rank} - {None}
     for before, word in pairwise(["", *row.lower]):
         stem, number = counted(word)
