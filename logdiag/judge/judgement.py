@@ -92,7 +92,8 @@ def judge(
         recovered=_apart_from(root, standing.recovered),
         hints=tuple(fault for fault in standing.broke if fault.finding.role is Role.HINT and fault is not root),
         complaints=tuple(facts.complaints),
-        progressed=facts.progressed,
+        # In software that no rule knows, steps may be there in its own words.
+        progressed=None if root and not facts.progressed and facts.unknown_software else facts.progressed,
         outcome=outcome,
         timeline=facts.timeline,
         decisions=(*standing.decisions, *by_rules, *by_words, *located, *followed, *ended),
