@@ -26,7 +26,7 @@ from logdiag.judge.suspects.stand_in import (
 )
 from logdiag.judge.timeline import Timeline, timeline_of
 from logdiag.judge.unexplained import unexplained
-from logdiag.model import Collectives, Decision, Line, Reason, Role
+from logdiag.model import Collectives, Decision, Line, Reason, Role, Support
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
@@ -92,8 +92,7 @@ def judge(
         recovered=_apart_from(root, standing.recovered),
         hints=tuple(fault for fault in standing.broke if fault.finding.role is Role.HINT and fault is not root),
         complaints=tuple(facts.complaints),
-        # In software that no rule knows, steps may be there in its own words.
-        progressed=None if root and not facts.progressed and facts.unknown_software else facts.progressed,
+        progressed=None if _may_have_progressed(root, facts) else facts.progressed,
         outcome=outcome,
         timeline=facts.timeline,
         decisions=(*standing.decisions, *by_rules, *by_words, *located, *followed, *ended),
@@ -148,6 +147,13 @@ def all_was_survived(facts: Facts) -> Standing | None:
     made = (decision(all_was_survived, fault.line, "recovered") for fault in broke)
     decisions = (*facts.standing.decisions, *made)
     return facts.standing._replace(broke=(), recovered=tuple(recovered), decisions=decisions)
+
+
+def _may_have_progressed(root: Fault | None, facts: Facts) -> bool:
+    """Whether steps may have been made though no rule knows any: in software that no rule knows, where the root too is
+    told by its words alone, so that a person decides what to do."""
+    told_by_words = root is not None and Support.SUSPECT in root.finding.supports
+    return told_by_words and not facts.progressed and facts.unknown_software
 
 
 def _or_better(facts: Facts, outcome: Outcome, without: frozenset[str]) -> tuple[Fault | None, tuple[Decision, ...]]:

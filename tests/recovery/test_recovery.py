@@ -77,6 +77,14 @@ def test_a_cuda_error_before_the_first_step_needs_a_person(book: RuleBook) -> No
     assert (after.action, after.automatic) == (Action.RESTART, True)
 
 
+def test_steps_may_have_been_made_in_words_that_no_rule_knows(book: RuleBook) -> None:
+    """Where the root too is told by its words alone, no lack of known steps speaks against a restart; a person decides."""
+    work = [f"10:{at:02d}:00 lathe {lathe} of 2: notch {at} cut in 2.1 s" for at in range(1, 40) for lathe in (0, 1)]
+    hung = "11:10:00 lathe 1 of 2: ERROR gather 40 not complete after 600 s, the part of lathe 0 is missing"
+    recovery = diagnosed(book, *work, hung, "11:10:01 shop closed with status 3").recovery
+    assert (recovery.action, recovery.automatic) == (Action.RESTART, False)
+
+
 def test_a_time_out_after_progress_is_worth_a_restart(book: RuleBook) -> None:
     """A hang after hours of steps is not the program's doing."""
     assert diagnosed(book, *steps(1, 200), *map(watchdog, range(4))).recovery.action is Action.RESTART
