@@ -78,7 +78,7 @@ def test_a_cuda_error_before_the_first_step_needs_a_person(book: RuleBook) -> No
 
 
 def test_steps_may_have_been_made_in_words_that_no_rule_knows(book: RuleBook) -> None:
-    """Where the root too is told by its words alone, no lack of known steps speaks against a restart; a person decides."""
+    """Where the root too is told by its words, no lack of known steps speaks against a restart; a person decides."""
     work = [f"10:{at:02d}:00 lathe {lathe} of 2: notch {at} cut in 2.1 s" for at in range(1, 40) for lathe in (0, 1)]
     hung = "11:10:00 lathe 1 of 2: ERROR gather 40 not complete after 600 s, the part of lathe 0 is missing"
     recovery = diagnosed(book, *work, hung, "11:10:01 shop closed with status 3").recovery
