@@ -7,7 +7,7 @@ them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from typing import Any
 
@@ -103,13 +103,24 @@ def _plain(book: RuleBook) -> dict[str, Any]:
 
 
 def _plain_entry(entry: ReasonEntry) -> tuple[Any, ...]:
-    early = entry.action_before_progress
-    return entry.action.value, early and early.value, tuple(reason.value for reason in entry.explains), *entry[3:]
+    early, words = entry.action_before_progress, {kind: action.value for kind, action in entry.by_words.items()}
+    return (
+        entry.action.value,
+        early and early.value,
+        tuple(reason.value for reason in entry.explains),
+        words,
+        *entry[4:],
+    )
 
 
-def _entry(action: str, early: str | None, explains: Sequence[str], *others: Any) -> ReasonEntry:
+def _entry(
+    action: str, early: str | None, explains: Sequence[str], words: Mapping[str, str], *others: Any
+) -> ReasonEntry:
     """An entry from its plain values."""
-    return ReasonEntry(Action(action), Action(early) if early else None, tuple(map(Reason, explains)), *others)
+    by_words = {kind: Action(told) for kind, told in words.items()}
+    return ReasonEntry(
+        Action(action), Action(early) if early else None, tuple(map(Reason, explains)), by_words, *others
+    )
 
 
 def _from_plain(plain: dict[str, Any], matchers: Sequence[Matcher] | None, forms: Forms | None) -> RuleBook:

@@ -70,6 +70,7 @@ class ReasonEntry(NamedTuple):
     action: Action
     action_before_progress: Action | None = None
     explains: tuple[Reason, ...] = ()
+    by_words: dict[str, Action] = _NOTHING
     steps: tuple[str, ...] = ()
     collect: tuple[str, ...] = ()
     meaning: str = ""

@@ -77,12 +77,46 @@ def test_a_cuda_error_before_the_first_step_needs_a_person(book: RuleBook) -> No
     assert (after.action, after.automatic) == (Action.RESTART, True)
 
 
+WORK = [f"10:{at:02d}:00 lathe {lathe} of 2: notch {at} cut in 2.1 s" for at in range(1, 40) for lathe in (0, 1)]
+
+
+def advised(book: RuleBook, told: str) -> Action:
+    """The action after work and last words that no rule knows, which a person is to carry out."""
+    recovery = diagnosed(book, *WORK, f"11:10:00 {told}", "11:10:01 shop closed with status 3").recovery
+    assert not recovery.automatic
+    return recovery.action
+
+
 def test_steps_may_have_been_made_in_words_that_no_rule_knows(book: RuleBook) -> None:
     """Where the root too is told by its words, no lack of known steps speaks against a restart; a person decides."""
-    work = [f"10:{at:02d}:00 lathe {lathe} of 2: notch {at} cut in 2.1 s" for at in range(1, 40) for lathe in (0, 1)]
-    hung = "11:10:00 lathe 1 of 2: ERROR gather 40 not complete after 600 s, the part of lathe 0 is missing"
-    recovery = diagnosed(book, *work, hung, "11:10:01 shop closed with status 3").recovery
-    assert (recovery.action, recovery.automatic) == (Action.RESTART, False)
+    hung = "lathe 1 of 2: ERROR gather 40 not complete after 600 s, the part of lathe 0 is missing"
+    assert advised(book, hung) is Action.RESTART
+
+
+@pytest.mark.parametrize(
+    ("told", "action"),
+    [
+        ("lathe 1 of 2: ERROR loss is not a number at notch 40, the guard stops the shop", Action.ROLLBACK_AND_SKIP),
+        ("shop: WARN the time of this booking is used up, everyone out", Action.RESTART),
+        ("shop: NOTE cancel asked by user ada at the desk", Action.NONE),
+        ("shop: WARN elm-7 is taken back by its owner for a job of higher class, 30 s", Action.RESTART),
+        ("lathe 1 of 2: ERROR store answers 404 for part 7 of the bucket, no such object", Action.FIX_AND_RESUBMIT),
+        ("lathe 1 of 2: ERROR loader 3 ended by signal 7 while filling a page of shared memory", Action.REDUCE_MEMORY),
+        ("lathe 1 of 2: ERROR read of /scr/wool.4 came back EIO, medium unreadable", Action.RESTART_EXCLUDING_NODE),
+        ("lathe 1 of 2: ERROR card 1 does not answer, its registers read all ones", Action.RESTART_EXCLUDING_NODE),
+        ("lathe 1 of 2: ERROR card 1: kernel pack wants driver 614 or later, elm-7 has 598", Action.FIX_AND_RESUBMIT),
+    ],
+)
+def test_the_words_of_a_root_may_tell_what_to_do(told: str, action: Action, book: RuleBook) -> None:
+    """Where its reason alone advises something else: the table of reasons has it, beside the kind of line."""
+    assert advised(book, told) is action
+
+
+def test_the_table_of_reasons_names_kinds_of_lines_that_there_are(book: RuleBook) -> None:
+    """No advice is lost to a wrong name."""
+    named = {kind for entry in book.reasons.values() for kind in entry.by_words}
+    assert named <= {rule.id.rpartition("/")[2] for rule in book.rules if rule.id.startswith("context/kinds/")}
+    assert len(named) > 5
 
 
 def test_a_time_out_after_progress_is_worth_a_restart(book: RuleBook) -> None:

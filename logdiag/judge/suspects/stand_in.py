@@ -130,7 +130,7 @@ def most_suspicious_line(facts: Facts) -> Fault | None:
         reason=reason,
         title="A failure in words that no rule knows",
         why="This line is the most suspicious by how it stands in the log; no rule knows its words.",
-        action=_advice(chance),
+        action=_advice(reason, chance, line, facts),
         steps=("Read the most suspicious lines, and confirm or correct what broke (logdiag incidents correct).",),
         explains=frozenset(Reason),
         supports=_supports(chance),
@@ -189,7 +189,9 @@ def named_by_its_words(facts: Facts) -> Fault | None:
     if reason in _NO_REASON or chance < (_LIKELY if facts.unknown_software else _CLEAR):
         return None
     why = f"{root.finding.why} No rule knows more of it; the reason is what the most suspicious lines tell.".lstrip()
-    named = root.finding._replace(reason=reason, why=why, action=_advice(chance), supports=_supports(chance))
+    named = root.finding._replace(
+        reason=reason, why=why, action=_advice(reason, chance, root.line, facts), supports=_supports(chance)
+    )
     return root._replace(finding=named)
 
 
@@ -315,6 +317,11 @@ def _supports(chance: float) -> tuple[Support, ...]:
     return (Support.SUSPECT, *[Support.CLEAR_WORDS] * (chance >= _CLEAR))
 
 
-def _advice(chance: float) -> Action | None:
-    """The action for a person: None, for that of the table of reasons, where the reason is likely; else to look."""
+def _advice(reason: Reason, chance: float, line: Line, facts: Facts) -> Action | None:
+    """The action for a person: what the line's words tell of this reason; None, for that of the table of reasons, where
+    the reason is likely; else to look."""
+    by_words = facts.book.entry_of(reason).by_words.items()
+    told = next((action for kind, action in by_words if facts.timeline.kinds.is_a(kind, line)), None)
+    if told is not None:
+        return told
     return None if chance >= _LIKELY else Action.FIX_AND_RESUBMIT
