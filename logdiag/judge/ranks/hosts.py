@@ -1,5 +1,6 @@
 """Finds the host of each process where no listing has it: by lines that name a process and a host, by headings above
-processes, by lines that say which host an address, a letter or a number stands for, and by hosts in a row.
+processes or hosts, by lines that say which host an address, a letter or a number stands for, by what each host says
+that it starts, and by hosts in a row.
 
 `boat 2 (the old one) has come up at elm-7`, `quay elm-7` above `  - boat 2`, `boat 2 listens at 10.2.0.4:7102` below
 `10.2.0.4 is elm-7`. A word that stands in the same place beside each process, and that several share, is a host too.
