@@ -100,11 +100,11 @@ def test_steps_may_have_been_made_in_words_that_no_rule_knows(book: RuleBook) ->
         ("shop: WARN the time of this booking is used up, everyone out", Action.RESTART),
         ("shop: NOTE cancel asked by user ada at the desk", Action.NONE),
         ("shop: WARN elm-7 is taken back by its owner for a job of higher class, 30 s", Action.RESTART),
-        ("lathe 1 of 2: ERROR store answers 404 for part 7 of the bucket, no such object", Action.FIX_AND_RESUBMIT),
+        ("lathe 1 of 2: ERROR bucket oak: no such object as part 7 (404)", Action.FIX_AND_RESUBMIT),
         ("lathe 1 of 2: ERROR loader 3 ended by signal 7 while filling a page of shared memory", Action.REDUCE_MEMORY),
         ("lathe 1 of 2: ERROR read of /scr/wool.4 came back EIO, medium unreadable", Action.RESTART_EXCLUDING_NODE),
-        ("lathe 1 of 2: ERROR card 1 does not answer, its registers read all ones", Action.RESTART_EXCLUDING_NODE),
-        ("lathe 1 of 2: ERROR card 1: kernel pack wants driver 614 or later, elm-7 has 598", Action.FIX_AND_RESUBMIT),
+        ("lathe 1 of 2: ERROR card 1 is gone from the bus and does not answer", Action.RESTART_EXCLUDING_NODE),
+        ("lathe 1 of 2: ERROR card 1: the library needs driver 71 or newer, elm-7 has 70", Action.FIX_AND_RESUBMIT),
     ],
 )
 def test_the_words_of_a_root_may_tell_what_to_do(told: str, action: Action, book: RuleBook) -> None:
