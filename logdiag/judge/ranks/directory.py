@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from logdiag.judge.ranks.hosts import (
     hosts_above,
-    hosts_below,
     hosts_beside,
     hosts_by_another_name,
     hosts_in_a_row,
@@ -280,7 +279,7 @@ def _hosts_of(
     whole = max(every, key=lambda placed: placed[1].look_like_hosts, default=None)
     if whole is None and ranks:
         found = [*hosts_by_another_name(listings, opening), *hosts_above(opening, ranks, rank_at)]
-        found += [*hosts_below(opening, ranks, rank_at), *hosts_beside(rows, ranks, rank_at)]
+        found += hosts_beside(rows, ranks, rank_at)
         found += hosts_that_start_some(opening, ranks, rank_at)
         if found:
             return *max(found, key=lambda placed: placed[0]), False

@@ -1,5 +1,5 @@
 """Finds the host of each process where no listing has it: by lines that name a process and a host, by headings above
-processes or hosts, by lines that say which host an address, a letter or a number stands for, by what each host says
+processes, by lines that say which host an address, a letter or a number stands for, by what each host says
 that it starts, and by hosts in a row.
 
 `boat 2 (the old one) has come up at elm-7`, `quay elm-7` above `  - boat 2`, `boat 2 listens at 10.2.0.4:7102` below
@@ -15,7 +15,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from logdiag.judge.ranks.listings import Listing, may_be_a_host, may_be_shared_hosts
-from logdiag.judge.ranks.vocabulary import DEVICES, HOST_WORDS, IN_TURN, NO_NOUNS_OF_HOSTS
+from logdiag.judge.ranks.vocabulary import DEVICES, IN_TURN, NO_NOUNS_OF_HOSTS
 from logdiag.judge.ranks.words import Row, counted, members, singular
 from logdiag.patterns import pattern_of
 
@@ -31,8 +31,6 @@ _NAMED, _ALIKE, _BELOW = 2.0, 1.6, 1.8
 _SHARE_ALIKE = 0.9
 _COUNTED_HOSTS, _EACH, _TOTAL, _ONE_EACH = 2.0, 0.0, -1.0, -1.4
 _LONG_NUMBER, _MOST_ON_A_HOST = 5, 64
-# ---- boat 2 ----   == boat 2 ==
-_RULER = pattern_of(r"[-=*#~]{2,}")
 _TIMES = pattern_of(r"[x*]?(\d{1,2})x?")
 
 
@@ -90,20 +88,6 @@ def hosts_above(opening: Sequence[Row], ranks: frozenset[int], rank_at: RankAt) 
         yield _BELOW, one_each
 
 
-def hosts_below(opening: Sequence[Row], ranks: frozenset[int], rank_at: RankAt) -> Iterator[Placed]:
-    """The hosts in lines that are set in below the headings of processes: `-- boat 2 --` above `  host: elm-7`."""
-    hosts: dict[int, set[str]] = defaultdict(set)
-    for heading, row in _under_headings(opening):
-        named = {rank for index in range(len(heading.words)) if (rank := rank_at(heading, index)) is not None}
-        called = [word for word, before in zip(row.words[1:], row.lower, strict=False) if before in HOST_WORDS]
-        names = called[:1] or [word for word in row.words if _looks_like_a_host(word)]
-        if len(named) == len(names) == 1:
-            hosts[named.pop()].add(names[0])
-    one_each = {rank: next(iter(names)) for rank, names in hosts.items() if len(names) == 1}
-    if ranks <= one_each.keys() and may_be_shared_hosts([one_each[rank] for rank in sorted(ranks)]):
-        yield _BELOW, one_each
-
-
 def _under_headings(opening: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
     """Each line that is set in further than one above it, with the nearest such line."""
     headings: list[Row] = []
@@ -116,8 +100,7 @@ def _under_headings(opening: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
 
 
 def _is_set_in(row: Row, heading: Row) -> bool:
-    ruled = _RULER.match(heading.line.text) is not None
-    return row.clocked == heading.clocked and len(row.signs[0]) > (0 if ruled else len(heading.signs[0]))
+    return row.clocked == heading.clocked and len(row.signs[0]) > len(heading.signs[0])
 
 
 def _host_of_heading(row: Row) -> str | None:

@@ -1,8 +1,8 @@
 """Finds listings: lines, or parts of one line, that number something, such as a job's processes.
 
 `rank 4 host c1s1n2 pid 87831 chip 0`, `bench-07 holds c04-c07`, `ly-2 0:Sx-2430 1:Sx-4574`, `ship 2 is Corvo, moored at
-clin-b`, a table with a header, a matrix, blocks of lines alike. One column has the number of each row, the columns beside it names and hosts.
-Which listing of a log is that of its processes, `directory.py` decides.
+clin-b`, a table with a header, a matrix, blocks of lines alike. One column has the number of each row, the columns
+beside it names and hosts. Which listing of a log is that of its processes, `directory.py` decides.
 """
 
 from __future__ import annotations
