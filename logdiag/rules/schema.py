@@ -65,7 +65,8 @@ class Filter(NamedTuple):
 
 
 class ReasonEntry(NamedTuple):
-    """What holds for every failure of one reason, unless its rule says otherwise."""
+    """What holds for every failure of one reason, unless its rule says otherwise. `by_words` has, by kinds of lines in
+    the order in which they are asked, what a person should do instead where no rule knows the root's words."""
 
     action: Action
     action_before_progress: Action | None = None
