@@ -508,6 +508,7 @@ def test_a_pattern_that_would_run_away_costs_little(tmp_path: Path) -> None:
         (r"^(?i)widget (?:a|b){1,40} jammed", "WIDGET abba JAMMED"),
         (r"\berrno (?:5|28)\b", "errno 28"),
         (r"value [^,]{1,200}, twice", "value 1.5, twice"),
+        (r"no (?:answer|repl(?:y|ies)) from (?:the )?[Pp]ump", "no replies from Pump"),
     ],
 )
 def test_what_is_scanned_for_is_in_every_match(tmp_path: Path, pattern: str, line: str) -> None:
@@ -521,6 +522,16 @@ def test_what_is_scanned_for_is_in_every_match(tmp_path: Path, pattern: str, lin
         spans = [data[start:end].decode() for start, end, _ in book.scan(data)]
         assert spans == [text]
     assert fires(book, line) is not None
+
+
+def test_the_ends_that_a_pattern_lists_are_scanned_for_with_what_stands_before_them() -> None:
+    """A common word alone, such as `reply`, would be found on every line of a healthy log."""
+    assert scan_form(r"\b(?:gave up|no (?:answer|repl(?:y|ies)))\b \w+", "reply") == (
+        r"gave\ up\ ",
+        r"no\ answer\ ",
+        r"no\ replies\ ",
+        r"no\ reply\ ",
+    )
 
 
 # --- a user's own folder ---
