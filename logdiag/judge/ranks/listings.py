@@ -14,6 +14,7 @@ from functools import cached_property
 from itertools import chain, groupby, pairwise, zip_longest
 from typing import NamedTuple
 
+from logdiag.judge.ranks.drawings import drawn
 from logdiag.judge.ranks.vocabulary import (
     BEFORE_HOSTS,
     DEVICES,
@@ -201,7 +202,7 @@ def may_be_shared_hosts(names: Sequence[str]) -> bool:
 def listings_in(opening: Sequence[Row], rows: Sequence[Row]) -> list[Listing]:
     """All listings in `opening`, the first lines of a job's logs, in their order; `rows` are all lines."""
     groups: dict[Key, dict[Words, Row]] = defaultdict(dict)
-    for row in (*opening, *_under_their_hosts(opening), *_blocks(opening), *_matrices(opening)):
+    for row in (*opening, *_under_their_hosts(opening), *_blocks(opening), *_matrices(opening), *drawn(opening)):
         for key, words in _entries(row):
             if any(counted(word)[1] >= 0 for word in words):  # a header may look like its table's rows
                 groups[key].setdefault(tuple(words), row)

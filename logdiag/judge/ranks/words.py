@@ -120,10 +120,11 @@ def head_of(rows: Sequence[Row], row: Row) -> Row | None:
 
 def rows_of(lines: Iterable[Line]) -> list[Row]:
     """The words of lines, in their order."""
-    return [_row(line, at) for at, line in enumerate(lines)]
+    return [row_of(line, at) for at, line in enumerate(lines)]
 
 
-def _row(line: Line, at: int) -> Row:
+def row_of(line: Line, at: int) -> Row:
+    """The words of one line, which stands at this place among all lines."""
     text = line.text[:_LONGEST]
     other = None if line.clock else _OTHER_CLOCK.search(text)
     clock = line.clock or (other[0] if other else "")
