@@ -1,15 +1,17 @@
-"""Reads what launchers draw over several lines, boxes and JSON texts, as lines of their own: one for each process of a
-box behind the box's name, one for each object of a JSON text.
+"""Reads what launchers draw over several lines, matrices, boxes and JSON texts, as lines of their own: one for each row
+or column of numbers, for each cell of a box behind the box's name, for each object of a JSON text.
 
-    +---- elm-7 -----+  +---- oak-3 -----+        elm-7 seat 0
-    | seat 0 | seat 1 |  | seat 2 | seat 3 |        elm-7 seat 1  ...
-    +----------------+  +----------------+
+    +----- elm-7 -----+  +----- oak-3 -----+      elm-7 seat 0
+    | seat 0 | seat 1 |  | seat 2 | seat 3 |      elm-7 seat 1
+    +-----------------+  +-----------------+      oak-3 seat 2 ...
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
+from itertools import groupby, takewhile
 from typing import Any
 
 from logdiag.judge.ranks.words import Row, row_of
@@ -23,42 +25,92 @@ _SIDES = frozenset("|│║")
 _CELLS = pattern_of("[|│║;,]| {3,}")
 _OPENS_A_TEXT = pattern_of(r"[\[{]\s*$")
 _MOST_LINES = 400
+_FEWEST = 2
+Match = re.Match[str]
 
 
 def drawn(opening: Sequence[Row]) -> Iterator[Row]:
-    """The lines that the boxes and JSON texts among some lines stand for."""
+    """The lines that the drawings among some lines stand for."""
+    yield from _rows_of_numbers(opening)
     at = 0
     while at < len(opening):
-        text = opening[at].line.text
-        used, lines = 1, list[str]()
-        if boxes := list(_TOP.finditer(text)):
-            used, lines = _boxes([box.span() for box in boxes], [box["name"] for box in boxes], opening, at)
-        elif _OPENS_A_TEXT.search(text):
-            used, lines = _objects(opening, at)
         row = opening[at]
+        used, lines = 1, list[str]()
+        if tops := list(_TOP.finditer(row.line.text)):
+            used, lines = _boxes(tops, opening, at)
+        elif _OPENS_A_TEXT.search(row.line.text):
+            used, lines = _objects(opening, at)
+        elif names := _columns(opening, at):
+            lines = names
         yield from (row_of(row.line._replace(text=line, clock=None), row.at) for line in lines)
         at += used
 
 
-def _boxes(
-    spans: Sequence[tuple[int, int]], names: Sequence[str | None], opening: Sequence[Row], at: int
-) -> tuple[int, list[str]]:
+def _rows_of_numbers(opening: Sequence[Row]) -> Iterator[Row]:
+    """The rows of a table that has a name and then the numbers of its processes, each number once: `elm-7  0 2 4` and
+    `oak-3  1 3 5`; as lines with these numbers in one word."""
+    for width, group in groupby(opening, key=_width_of_matrix):
+        rows = list(group) if width else []
+        if len(rows) > 1 and _count_all([row.words[1:] for row in rows]):
+            for row in rows:
+                words = [row.words[0], ",".join(row.words[1:])]
+                yield Row(row.line, row.at, words, row.signs[:2], words, row.clocked)
+
+
+def _width_of_matrix(row: Row) -> int:
+    """How many numbers stand behind the name with which a line begins; 0 where anything else does."""
+    numbers = row.words[1:]
+    is_row = len(numbers) > 1 and not row.words[0].isdecimal() and all(map(str.isdecimal, numbers))
+    return len(numbers) if is_row else 0
+
+
+def _columns(opening: Sequence[Row], at: int) -> list[str]:
+    """A line for each column of a matrix whose header is at this place: names above the numbers of their processes,
+    each number once, maybe behind a label: `berth 0   0 1 2`."""
+    header = opening[at].words
+    for names in (header, header[1:]):
+        size = len(names)
+        if size < _FEWEST or len(set(names)) < size or any(map(str.isdecimal, names)):
+            continue
+        following = (row.words[-size:] for row in opening[at + 1 : at + _MOST_LINES])
+        cells = list(takewhile(_all_numbers, (words for words in following if len(words) == size)))
+        if len(cells) > 1 and _count_all(cells):
+            return [
+                f"{name} {','.join(numbers)}" for name, numbers in zip(names, zip(*cells, strict=True), strict=True)
+            ]
+    return []
+
+
+def _all_numbers(words: Sequence[str]) -> bool:
+    return all(map(str.isdecimal, words))
+
+
+def _count_all(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether numbers in rows count from 0 on, each once."""
+    numbers = sorted(int(word) for row in rows for word in row)
+    return numbers == list(range(len(numbers)))
+
+
+def _boxes(tops: Sequence[Match], opening: Sequence[Row], at: int) -> tuple[int, list[str]]:
     """Of boxes side by side, whose tops stand in one line: how many lines they have, and a line for each cell, with the
     name in the top or else in the first cell before it."""
-    cells: list[list[str]] = [[] for _ in spans]
-    for size, row in enumerate(opening[at + 1 : at + _MOST_LINES], 1):
+    cells: list[list[str]] = [[] for _ in tops]
+    size = 1
+    for row in opening[at + 1 : at + _MOST_LINES]:
         text = row.line.text
-        if not any(text[start : start + 1] in _SIDES for start, _ in spans):
+        inside = [
+            text[top.start() + 1 : top.end() - 1] if text[top.start() : top.start() + 1] in _SIDES else ""
+            for top in tops
+        ]
+        if not any(inside):
             break
-        for box, (start, end) in zip(cells, spans, strict=True):
-            if text[start : start + 1] in _SIDES:
-                box += filter(None, map(str.strip, _CELLS.split(text[start + 1 : end - 1])))
-    else:
-        return 1, []
+        size += 1
+        for box, part in zip(cells, inside, strict=True):
+            box += filter(None, map(str.strip, _CELLS.split(part)))
     lines = []
-    for name, box in zip(names, cells, strict=True):
-        title, *inside = [name.strip(), *box] if name else box or [""]
-        lines += [f"{title} {cell}" for cell in inside]
+    for top, box in zip(tops, cells, strict=True):
+        title, *others = [top["name"], *box] if top["name"] else box or [""]
+        lines += [f"{title} {cell}" for cell in others]
     return size, lines
 
 

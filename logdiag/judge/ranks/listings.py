@@ -196,13 +196,14 @@ def may_be_shared_hosts(names: Sequence[str]) -> bool:
     alike = all(may_be_a_host(name) and counted(name)[0] not in DEVICES and not members(name) for name in each)
     if len(set(each.values())) > 1:
         return alike and runs == count and min(each.values()) > 1
-    return alike or (all(map(_plain_name, each)) and (runs == count or in_turn))
+    names_of_places = all(may_be_a_host(name) or _plain_name(name) for name in each)
+    return alike or (names_of_places and (runs == count or in_turn))
 
 
 def listings_in(opening: Sequence[Row], rows: Sequence[Row]) -> list[Listing]:
     """All listings in `opening`, the first lines of a job's logs, in their order; `rows` are all lines."""
     groups: dict[Key, dict[Words, Row]] = defaultdict(dict)
-    for row in (*opening, *_under_their_hosts(opening), *_blocks(opening), *_matrices(opening), *drawn(opening)):
+    for row in (*opening, *_under_their_hosts(opening), *_blocks(opening), *drawn(opening)):
         for key, words in _entries(row):
             if any(counted(word)[1] >= 0 for word in words):  # a header may look like its table's rows
                 groups[key].setdefault(tuple(words), row)
@@ -237,7 +238,7 @@ def _blocks(opening: Sequence[Row]) -> Iterator[Row]:
     """Each of several blocks as one line: what each process has in its environment, the objects of a JSON text, or
     `- host: elm-7` above `  ranks: [0, 1]`. The lines of a block begin with different words, as in the other blocks."""
     firsts = [row.lower[0] if row.words else row.line.text.strip(" ,") for row in opening]
-    forms = [(row.shape, first) for row, first in zip(opening, firsts, strict=True)]
+    forms = [(len(row.words), first) for row, first in zip(opening, firsts, strict=True)]
     start = 0
     while start < len(opening):
         size, times = _repeated(forms, start)
@@ -258,25 +259,6 @@ def _repeated(forms: Sequence[object], start: int) -> tuple[int, int]:
         if times > 1:
             return size, times
     return 1, 1
-
-
-def _matrices(opening: Sequence[Row]) -> Iterator[Row]:
-    """The rows of a table that has a name and then the numbers of its processes, each number once: `elm-7  0 2 4` and
-    `oak-3  1 3 5`; as lines with these numbers in one word."""
-    for width, group in groupby(opening, key=_width_of_matrix):
-        rows = list(group) if width else []
-        numbers = [int(word) for row in rows for word in row.words[1:]]
-        if len(rows) > 1 and sorted(numbers) == list(range(len(numbers))):
-            for row in rows:
-                words = [row.words[0], ",".join(row.words[1:])]
-                yield Row(row.line, row.at, words, row.signs[:2], words, row.clocked)
-
-
-def _width_of_matrix(row: Row) -> int:
-    """How many numbers stand behind the name with which a line begins; 0 where anything else does."""
-    numbers = row.words[1:]
-    is_row = len(numbers) > 1 and not row.words[0].isdecimal() and all(map(str.isdecimal, numbers))
-    return len(numbers) if is_row else 0
 
 
 def _heads(opening: Sequence[Row]) -> Iterator[_Entries]:
