@@ -92,9 +92,9 @@ def machine_ran_on_for_long(fault: Fault, timeline: Timeline, later: _Later) -> 
     """A machine ran on for an hour or more after a fault, until it met the next one that is no less."""
     line, cause = fault.line, fault.finding.role is Role.CAUSE
     following = later.next_faults.get((line.stream, Role.CAUSE if cause else None))
-    if following is None or line.stream in timeline.at_work:
+    if following is None or not timeline.kinds.is_a("machines-own", line):
         return None
-    return (_seconds_between(line, following.line) > _LONG and timeline.kinds.is_a("machines-own", line)) or None
+    return (_seconds_between(line, following.line) > _LONG and line.stream not in timeline.at_work) or None
 
 
 def it_went_well_before_the_next(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
