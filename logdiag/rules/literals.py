@@ -165,7 +165,7 @@ def _texts_of(operation: Any, argument: Any) -> Literals | None:
 
 def _texts_of_all(sequence: Any) -> Literals | None:
     """All texts that a parsed pattern matches; None where there are too many."""
-    texts: Literals | None = [""]
+    texts = [""]
     for operation, argument in sequence:
         texts = _each_with(texts, _texts_of(operation, argument) or [])
         if not texts:
