@@ -61,7 +61,7 @@ Floats = NDArray[np.floating[Any]]
 _PARTS, _OTHERS_OF_A_LOG = 4, 25
 # What the words add to a trained value: half of the copies taught the network not to rely on words.
 _DIRECT = 1.0
-_WORDS = [feature.name for feature in FEATURES].index(CAUSE_WORDS)
+_WORDS = list(FEATURES).index(CAUSE_WORDS)
 # What a root that the label accepts beside the first is worth.
 _ALSO = 0.4
 # Scaled features are kept within this.
@@ -470,7 +470,7 @@ def fit(given: Sequence[Sample]) -> tuple[dict[str, Any], bytes]:
     table, meaning_scales, meaning_centres = _table(taught.parts, scales)
     trees, base = as_nested(taught.trees, scales.centres, scales.spreads)
     card = {
-        "features": [feature.name for feature in FEATURES],
+        "features": list(FEATURES),
         "centres": scales.centres,
         "spreads": scales.spreads,
         **_joined(taught.parts),

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable
 from typing import NamedTuple
 
 from logdiag.judge.kinds import Kinds
-from logdiag.judge.tracebacks.chains import Link, RaisedException, Traceback, find_tracebacks, unmixed
+from logdiag.judge.tracebacks.chains import Link, RaisedException, Traceback, find_tracebacks
 from logdiag.judge.tracebacks.forms import HEADER, OUTERMOST, WARNED
 from logdiag.model import CALM, Category, Finding, Line, LinePlace, Reason, Role, Support
 from logdiag.patterns import pattern_of
@@ -90,7 +90,6 @@ def find_faults(survey: Survey, book: RuleBook, kinds: Kinds) -> list[Fault]:
 
 def _fault_of_line(finding: Finding, next_line: Line | None, book: RuleBook) -> Fault:
     """The fault of a line that belongs to no traceback and no crash."""
-    finding = _unmix(finding, book)
     if finding.role is Role.CAUSE and finding.line.level in ("DEBUG", "TRACE"):
         finding = finding._replace(role=Role.HINT)  # a detail for debugging, not a report of a failure
     if _is_plain_cause(finding) and next_line is not None and book.announces_retry(next_line):
@@ -125,13 +124,6 @@ def _only_noted(finding: Finding) -> bool:
     line = finding.line
     warned = WARNED.search(line.text) is not None and finding.reason.category is not Category.INFRASTRUCTURE
     return (line.level in _QUIET_LEVELS or warned) and "Xid" not in line.text
-
-
-def _unmix(finding: Finding, book: RuleBook) -> Finding:
-    """The finding of one of two exceptions that two processes wrote into one line; any other finding as it is."""
-    text = unmixed(finding.line.message) if finding.rule == CATCH_ALL else ""
-    confirmed = book.confirm_all(finding.line._replace(text=text, starts=(0,))) if text else None
-    return confirmed._replace(line=finding.line) if confirmed else finding
 
 
 def _chain_faults(

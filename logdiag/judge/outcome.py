@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from logdiag.judge.decisions import decision, first_that_applies
-from logdiag.judge.facts import ENOUGH_LINES, Facts
+from logdiag.judge.facts import Facts
 from logdiag.judge.timeline import Timeline
 from logdiag.judge.tracebacks.forms import FRAME
 from logdiag.model import TROUBLE, Decision, Ended, Line
 
 # Above this chance of a failure an error among the last lines counts as one ...
 _SUSPICIOUS = 0.35
-# ... and a suspect alone above these: in software that no rule knows, in a log too short to know its software, and in
-# software that rules know, whose failures they would have found.
-_IN_UNKNOWN, _IN_SHORT, _IN_KNOWN = 0.82, 0.95, 0.95
+# ... and a suspect alone above these: in software that no rule knows, and elsewhere, where rules would have found it or
+# the log is too short to know its software.
+_IN_UNKNOWN, _ELSEWHERE = 0.82, 0.95
 # From the first chance of a failure on, steps are no proof of a healthy job; from the second on, neither is a status 0.
 _DOUBTFUL, _VERY_DOUBTFUL = 0.5, 0.95
 # So many lines above a fault belong to it.
@@ -109,16 +109,12 @@ def looks_like_a_failure(facts: Facts) -> Outcome | None:
     standing = [
         ranked
         for ranked in facts.suspects().lines
-        if not _is_recovered(ranked.line, facts)
-        and not facts.timeline.is_habit(ranked.line)
-        and not FRAME.match(ranked.line.message)
+        if not _is_recovered(ranked.line, facts) and not FRAME.match(ranked.line.message)
     ]
     chance = sum(ranked.score for ranked in standing)
     if chance < _IN_UNKNOWN:
         return None
-    unknown = facts.lines_of_unknown_software()
-    least = _IN_UNKNOWN if unknown >= ENOUGH_LINES else _IN_SHORT if unknown else _IN_KNOWN
-    return Outcome.FAILED if chance >= least else None
+    return Outcome.FAILED if chance >= (_IN_UNKNOWN if facts.unknown_software else _ELSEWHERE) else None
 
 
 def complains_after_its_work(facts: Facts) -> Outcome | None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
 from logdiag.judge.kinds import Told
-from logdiag.judge.timeline import FEW_LINES_OF_CALM, STEPS_OF_RECOVERY, Timeline, fault_habit
+from logdiag.judge.timeline import FEW_LINES_OF_CALM, STEPS_OF_RECOVERY, Timeline
 from logdiag.model import Category, Decision, Line, LinePlace, Reason, Role
 from logdiag.patterns import pattern_of
 
@@ -22,8 +22,6 @@ from logdiag.patterns import pattern_of
 _LINES_OF_CALM = 8
 # So many lines of a record of a pod or a task may follow the one that tells its state.
 _LINES_OF_A_RECORD = 30
-# So many lines of any sort show that a job worked; what hangs prints less.
-_MUCH_OUTPUT = 200
 # Seconds; a fault of a machine shows in its processes sooner, time-outs included.
 _LONG = 3600.0
 # What a process keeps working through, if it comes back: no GPU, whose memory is lost by then.
@@ -111,15 +109,6 @@ def it_went_well_before_the_next(fault: Fault, timeline: Timeline, later: _Later
     return any(report.position < until for report in (*back, *_went_well(fault, timeline))) or None
 
 
-def worked_until_its_time_was_up(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
-    """A scheduler ended the job because its time was up, and between a fault that ended nothing and that the job
-    printed much, none of it trouble."""
-    following = later.next_faults.get((fault.line.stream, None))
-    if fault.died or following is None or not timeline.kinds.is_a("time-was-up", following.line):
-        return None
-    return following.line.position - fault.line.position >= _MUCH_OUTPUT or None
-
-
 def machine_works_until_it_goes(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
     """A machine that is about to be taken away works until it is."""
     return False if fault.reason is Reason.NODE_FAILURE and later.broke_after(fault.line) else None
@@ -130,14 +119,6 @@ def stopped_after_a_clean_end(fault: Fault, timeline: Timeline, later: _Later) -
     if later.broke_after(fault.line) or not (_is_stop(fault, timeline) or _is_minor(fault)):
         return None
     return timeline.stopped_after_its_end(fault.line) or None
-
-
-def steps_go_on_for_long(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
-    """Something died, and by its clock the job made steps a minute later and more, until nothing broke any more: such
-    steps were in no buffer when it died."""
-    if not fault.died or later.broke_after(fault.line):
-        return None
-    return timeline.steps_long_after(fault.line) >= STEPS_OF_RECOVERY or None
 
 
 def it_runs_again(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -156,16 +137,6 @@ def launchers_report_is_the_end(fault: Fault, timeline: Timeline, later: _Later)
         return None
     end = timeline.ended_after(fault.line)
     return end is not None and not later.broke_after(fault.line, end)
-
-
-def comes_back_with_steps_between(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
-    """The same goes wrong in one place again and again, with steps in between."""
-    recovered_until = timeline.habits.get(fault_habit(fault))
-    if recovered_until is None or later.broke_after(fault.line):
-        return None
-    mild = (fault.reason.category is not Category.INFRASTRUCTURE or "service" in fault.traits) and not fault.died
-    # Of the last time, if it may have ended the process or is a machine's fault, only where the job worked afterwards.
-    return fault.line.position <= recovered_until or mild or timeline.worked_after(fault.line) or None
 
 
 def ordinary_work_follows(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -210,13 +181,10 @@ RECOVERED: tuple[_Check, ...] = (
     machines_line_beside_a_clean_job,
     machine_ran_on_for_long,
     it_went_well_before_the_next,
-    worked_until_its_time_was_up,
     machine_works_until_it_goes,
     stopped_after_a_clean_end,
-    steps_go_on_for_long,
     it_runs_again,
     launchers_report_is_the_end,
-    comes_back_with_steps_between,
     ordinary_work_follows,
     rank_crashed_next,
     too_few_steps_follow,

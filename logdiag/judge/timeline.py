@@ -15,7 +15,7 @@ from logdiag.judge.ending import Ending, ending_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.kinds import Kinds, Told
 from logdiag.judge.ranks.processes import first_observed, summary_of
-from logdiag.model import CALM, Line, Role
+from logdiag.model import Line, Role
 from logdiag.patterns import pattern_of
 from logdiag.scan.survey import Survey
 
@@ -23,10 +23,6 @@ from logdiag.scan.survey import Survey
 STEPS_OF_RECOVERY = 3
 # So many ordinary lines after a fault show that the job still worked.
 FEW_LINES_OF_CALM = 2
-# So many ordinary lines between two of the same words show that the job worked after the first of these.
-_MUCH_CALM = 8
-# So many lines of a scheduler's record may follow the one that names its job.
-_LINES_OF_A_RECORD = 8
 # So many plain lines after one without a level show that the program went on.
 _MUCH = 20
 # step 60/60   iteration       60/      60
@@ -37,22 +33,17 @@ _BACK = {"back-again", "whole-again"}
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
-# Seconds; longer than what a process printed stays in a buffer.
-_MINUTE = 60.0
 Positions = Mapping[int, Sequence[int]]
 Steps = Mapping[tuple[int, "int | None"], Sequence[int]]
-Habit = tuple[int, "int | None", str, str]
 
 
 class Timeline(NamedTuple):
     """One case over time. `failed` is what the caller knows of the job's end, None if nothing.
 
-    `steps` are by (stream, rank): rank None holds all steps of the stream, -1 those that name none. `jobs` are the
-    lines by which a scheduler says of which of its jobs they and the next lines are. `calm` are
-    ordinary log lines, `ends` clean ends, `proven_ends` those that do not rest on words which a script prints whatever
-    happened. `habits` are faults that come back with steps in between, with the position up to which they were
-    recovered from. `back` are reports that a machine's part works again, `went_well` is what lines say of which thing
-    that went well. `ending` is how it ends, whatever its words.
+    `steps` are by (stream, rank): rank None holds all steps of the stream, -1 those that name none. `calm` are ordinary
+    log lines, `ends` clean ends, `proven_ends` those that do not rest on words which a script prints whatever happened.
+    `back` are reports that a machine's part works again, `went_well` is what lines say of which thing that went well.
+    `ending` is how it ends, whatever its words.
     """
 
     kinds: Kinds
@@ -60,7 +51,6 @@ class Timeline(NamedTuple):
     empty: bool
     finished: bool
     printed: Mapping[int, Sequence[Line]]
-    jobs: Mapping[int, Sequence[Told]]
     steps: Steps
     calm: Positions
     ends: Positions
@@ -68,7 +58,6 @@ class Timeline(NamedTuple):
     ranks_at_end: Mapping[int, frozenset[int | None]]
     nobody_died: bool
     summary: tuple[Told, ...]
-    habits: Mapping[Habit, int]
     back: Mapping[int, Sequence[Line]]
     went_well: Mapping[int, Sequence[Told]]
     ending: Ending
@@ -86,7 +75,12 @@ class Timeline(NamedTuple):
     def steps_after(self, line: Line, *, any_rank: bool = False, most: int = STEPS_OF_RECOVERY) -> list[int]:
         """The next steps of the process that printed a line, a few at most: its rank's own and those that name no
         rank; with `any_rank` those of all ranks."""
-        return _next_steps(self.steps, line.stream, None if any_rank else line.rank, line.position, most)
+        next_steps: list[int] = []
+        for rank in (None,) if any_rank or line.rank is None else (line.rank, _NO_RANK):
+            positions = self.steps.get((line.stream, rank), ())
+            index = bisect_right(positions, line.position)
+            next_steps += positions[index : index + most]
+        return sorted(next_steps)[:most]
 
     def ended_after(self, line: Line) -> int | None:
         """The position of the job's clean end after a line where something went wrong; None for none.
@@ -98,7 +92,7 @@ class Timeline(NamedTuple):
         ranks = self.ranks_at_end.get(line.stream, frozenset())
         if line.rank is not None and line.rank not in ranks and len(ranks) > 1:
             return None
-        ends, proven = self._of_its_job(self.ends, line), self._of_its_job(self.proven_ends, line)
+        ends, proven = (found.get(line.stream, ()) for found in (self.ends, self.proven_ends))
         good = self.ending.good_status
         if good is not None and good.stream == line.stream and good.position > line.position:
             steps = self.steps_after(line, any_rank=True)
@@ -108,22 +102,10 @@ class Timeline(NamedTuple):
             return ends[-1]
         return proven[-1] if proven and proven[-1] > line.position else None
 
-    def _of_its_job(self, ends: Positions, line: Line) -> Sequence[int]:
-        """The ends in a line's stream but for those of other jobs: a scheduler's log tells of several."""
-        found, job = ends.get(line.stream, ()), self._job(line.stream, line.position)
-        return [end for end in found if self._job(line.stream, end) in (None, job)] if job else found
-
-    def _job(self, stream: int, position: int) -> str | None:
-        """The job that a scheduler's line names, or the record to which the line belongs; None for none."""
-        named = self.jobs.get(stream, ())
-        index = bisect_right(named, position, key=lambda told: told.line.position)
-        near = index > 0 and position - named[index - 1].line.position <= _LINES_OF_A_RECORD
-        return named[index - 1].facts["job"] if near else None
-
     def stopped_after_its_end(self, line: Line) -> bool:
         """Whether a line comes after the job's clean end, in the smaller part of the log or in one without steps, such
         as a test of the result. False where the caller knows that the job failed."""
-        ends = sorted({*self._of_its_job(self.ends, line), *self._of_its_job(self.proven_ends, line)})
+        ends = sorted({*self.ends.get(line.stream, ()), *self.proven_ends.get(line.stream, ())})
         last = ends[bisect_right(ends, line.position) - 1] if ends and ends[0] < line.position else None
         if last is None or self.failed:
             return False
@@ -135,33 +117,15 @@ class Timeline(NamedTuple):
         calm = self.calm.get(line.stream, ())
         return len(calm) - bisect_right(calm, line.position)
 
-    def is_habit(self, line: Line) -> bool:
-        """Whether the job prints a calm line regularly: its words come again, with much work in between."""
-        if line.level not in CALM:
-            return False
-        wording, calm = line.wording, self.calm.get(line.stream, ())
-        like = [same.position for same in self.printed.get(line.stream, ()) if same.wording == wording]
-        return bool(like) and bisect_right(calm, like[-1]) - bisect_right(calm, like[0]) > _MUCH_CALM
-
     def worked_after(self, line: Line) -> bool:
         """Whether the job made a step or reported ordinary work after a line."""
         return bool(self.steps_after(line)) or self.calm_after(line) >= FEW_LINES_OF_CALM
 
-    def steps_long_after(self, line: Line) -> int:
-        """How many steps were printed a minute or more after a line, by their own clocks."""
-        printed = self.printed.get(line.stream, ())
-        index = _index_after(printed, line)
-        since = next((before.time for before in reversed(printed[:index]) if before.time is not None), None)
-        if since is None:
-            return 0
-        steps = frozenset(self.steps.get((line.stream, None), ()))
-        times = (later.time for later in printed[index:] if later.position in steps)
-        return sum(time is not None and time - since >= _MINUTE for time in times)
-
     def printed_much_after(self, line: Line) -> bool:
         """Whether a program that prints without levels went on to print much."""
         printed = self.printed.get(line.stream, ())
-        return line.level is None and len(printed) - _index_after(printed, line) >= _MUCH
+        index = bisect_right(printed, line.position, key=lambda later: later.position)
+        return line.level is None and len(printed) - index >= _MUCH
 
 
 def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed: bool | None = None) -> Timeline:
@@ -179,7 +143,6 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed
         empty=survey.total_lines == 0,
         finished=bool(finished),
         printed=printed,
-        jobs=_grouped((told.line.stream, told) for told in kinds.told("job")),
         steps=steps,
         calm=_positions(line for line in survey.lines if line.level in _ORDINARY and line.place not in failing),
         ends=ends,
@@ -187,7 +150,6 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed
         ranks_at_end={stream: frozenset(ranks) for stream, ranks in ended.items()},
         nobody_died=not any(fault.died and not fault.of_a_child and not fault.handled for fault in faults),
         summary=summary_of(kinds),
-        habits=_habits(faults, steps),
         back=_grouped((line.stream, line) for line in survey.lines if kinds.of_line.get(line.place, set()) & _BACK),
         went_well=_grouped(
             (told.line.stream, told) for told in kinds.told("went-well") if told.line.place not in failing
@@ -200,38 +162,6 @@ def _steps(survey: Survey) -> Steps:
     steps = [(step, rank) for step in survey.progress for rank in {step.rank, None}]
     unranked = [(step, _NO_RANK) for step in survey.progress if step.rank is None]
     return _sorted(((step.stream, rank), step.position) for step, rank in (*steps, *unranked))
-
-
-def _next_steps(steps: Steps, stream: int, rank: int | None, position: int, most: int = STEPS_OF_RECOVERY) -> list[int]:
-    """The next few steps after a position of a rank and of none, or of all ranks for None."""
-    next_steps: list[int] = []
-    for key in (None,) if rank is None else (rank, _NO_RANK):
-        positions = steps.get((stream, key), ())
-        index = bisect_right(positions, position)
-        next_steps += positions[index : index + most]
-    return sorted(next_steps)[:most]
-
-
-def fault_habit(fault: Fault) -> Habit:
-    """What faults from one place of a program have in common: the frame that caught them, or else their words."""
-    words = "" if fault.within else fault.line.wording
-    return fault.line.stream, fault.line.rank, fault.within, words
-
-
-def _habits(faults: Iterable[Fault], steps: Steps) -> dict[Habit, int]:
-    """Faults that came again after steps, which shows that the job recovered from them, with the position up to which
-    it did. An exception that left the program's outermost frame is none: it ended its process."""
-    first: dict[Habit, Line] = {}
-    habits: dict[Habit, int] = {}
-    for fault in sorted(faults, key=lambda fault: fault.line.place):
-        if fault.finding.role is not Role.CAUSE or (not fault.handled and (fault.within or fault.died)):
-            continue
-        habit = fault_habit(fault)
-        line = first.setdefault(habit, fault.line)
-        later = _next_steps(steps, line.stream, line.rank, line.position)
-        if len(later) == STEPS_OF_RECOVERY and later[-1] < fault.line.position:
-            habits.setdefault(habit, later[-1])
-    return habits
 
 
 def _last_planned_steps(survey: Survey) -> Iterable[Line]:
@@ -262,7 +192,3 @@ def _sorted(pairs: Iterable[tuple[_K, int]]) -> dict[_K, list[int]]:
 
 def _positions(lines: Iterable[Line]) -> dict[int, list[int]]:
     return _sorted(line.place for line in lines)
-
-
-def _index_after(lines: Sequence[Line], line: Line) -> int:
-    return bisect_right(lines, line.position, key=lambda printed: printed.position)

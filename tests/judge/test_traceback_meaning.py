@@ -216,18 +216,3 @@ def test_what_could_not_be_printed_at_first_is_what_the_process_died_of(book: Ru
     assert (first.ignored, second.ignored) == (True, False)
     answer = diagnosed(book, *steps(1, 20), *hook, *original)
     assert (answer.reason.value, root_line(answer)) == ("Others", 20 + len(hook) + len(original))
-
-
-@pytest.mark.parametrize(
-    ("above", "frame", "logged"),
-    [
-        pytest.param("INFO - Error while receiving.", "in readinto", True, id="noted"),
-        pytest.param("INFO - Error while receiving.", "in <module>", False, id="left the program"),
-        pytest.param("INFO - batch 7 sent", "in readinto", False, id="an ordinary record"),
-    ],
-)
-def test_a_traceback_below_a_calm_record_of_trouble_was_caught(above: str, frame: str, logged: bool) -> None:
-    """A logger prints it below a record of any level; one that left the program ended it all the same."""
-    lines = traceback_of("RuntimeError: reentrant call inside <_io.BufferedReader name=6>")
-    framed = [lines[0], f'  File "/srv/job/feed.py", line 61, {frame}', "    send(part)", lines[-1]]
-    assert only([f"2026-11-22 10:04:05,112 - {above}", *framed]).logged is logged

@@ -49,7 +49,7 @@ def standing_of(view: View) -> tuple[float, ...]:
         # What came after the last of the work.
         (len(view.lines) - view.last_work) / len(view.lines),
         math.log1p(max(last - view.last_work, 0)),
-        math.log1p(view.rare_until[-1] - view.rare_until[after_work]),
+        math.log1p(view.rare.between(after_work)),
         math.log1p(sum(level >= _ERROR for level in levels[after_work:])),
         math.log1p(sum(level == _WARNING for level in levels[after_work:])),
         # Speakers: in all, and at the end.
@@ -62,11 +62,11 @@ def standing_of(view: View) -> tuple[float, ...]:
         float(loud == _WARNING),
         float(max(levels[-3:])),
         float(levels[-1]),
-        float(sum(view.regular[-_LAST:])),
+        float(view.regular.between(len(view.lines) - _LAST)),
         float(sum(count <= 1 for count in counts)),
         float(view.regular[-1]),
         math.log1p(counts[-1]),
-        math.log1p(view.named_until[-1]),
+        math.log1p(view.named_faults.between(0)),
     )
 
 

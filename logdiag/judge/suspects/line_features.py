@@ -1,18 +1,20 @@
 """The features of a line, from the structure of its log and without the words of any product.
 
-`view_of` looks once at the kept lines of a log; `FEATURES` has each feature of a line, with its question in a sentence.
+`view_of` looks once at the kept lines of a log; `FEATURES` has each feature of a line, as a question.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import sys
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+from typing import NamedTuple
 
 from logdiag.judge.suspects.wording import cause_by_wording
 from logdiag.model import Digest, Line
@@ -48,6 +50,7 @@ _LEVEL = pattern_of(
     r"(?:^|[\s\[(<|=\"])(?:(?P<word>(?i:trace|debug|info|notice|warn|warning|error|err|severe|critical|crit|fatal|panic))"
     r"(?=[\s\])>|:;,\"!-]|$)|(?P<letter>[DIWEFC])(?=[ \])|:]|\d{4,8} ))"
 )
+_WARNING, _ERROR = 3, 4
 _HEAD_CHARACTERS = 72
 # 2026-05-02 11:55:55 | r00 |    09:00:08.866   8/32 I    [fleet-1]    w19    [12:01]
 _HEAD = pattern_of(
@@ -82,6 +85,36 @@ _NAMES_PEER = pattern_of(r"\b[A-Za-z]{2,12}[ -]\d{1,4}\b")
 # rank 44   worker 3   seat 12   r02   w19: in a line's text
 _PEER = pattern_of(r"\b(?P<word>[A-Za-z]{1,12})[ =#-]?0*(?P<number>\d{1,5})\b")
 _PEER_WORDS = frozenset(["rank", "ranks", "worker", "peer", "seat", "process", "member", "trainer", "node", "r", "w"])
+
+
+class Flags:
+    """What some lines of a log have and the others have not, and how many of them stand between two indices."""
+
+    def __init__(self, flags: Iterable[bool]) -> None:
+        self._flags = list(flags)
+        self._until = list(accumulate(self._flags, initial=0))
+
+    def __getitem__(self, index: int) -> bool:
+        return self._flags[index]
+
+    def __iter__(self) -> Iterator[bool]:
+        return iter(self._flags)
+
+    def between(self, start: int, end: int = sys.maxsize) -> int:
+        """How many lines from `start` on have it, `end` and those after it excluded."""
+        most = len(self._flags)
+        return self._until[min(end, most)] - self._until[min(max(start, 0), most)]
+
+    def last_before(self, index: int) -> int:
+        """The index of the last line before that has it; -1 for none."""
+        return bisect_left(self._until, self._until[index]) - 1
+
+
+class Around(NamedTuple):
+    """For each line: a number for what stands before it, and one for what comes after."""
+
+    before: Sequence[float]
+    after: Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -129,14 +162,29 @@ class View:
         return max(self.levels, default=0)
 
     @cached_property
-    def loud_until(self) -> dict[int, list[int]]:
-        """For each level: how many lines before each index are as loud, and last of all lines."""
-        return {level: _until([value >= level for value in self.levels]) for level in (1, 2, 3, 4, 5)}
+    def loud(self) -> dict[int, Flags]:
+        """For each level: which lines are as loud."""
+        return {level: Flags(value >= level for value in self.levels) for level in range(6)}
 
     @cached_property
     def speakers(self) -> list[str]:
-        """The speaker of each line: the process that printed it."""
-        return _speakers(self.lines)
+        """The process that printed each line: its rank, else the word in the column of the heads that numbers them."""
+        heads = [line.text[:_HEAD_CHARACTERS].split()[:5] for line in self.lines]
+        columns: list[Counter[str]] = [Counter() for _ in range(5)]
+        for head in heads:
+            for column, word in zip(columns, head, strict=False):
+                if _SPEAKER.match(word) and not (_TIME.match(word) and "/" not in word):
+                    column[word] += 1
+        enough = len(self.lines) // 2
+        best = next((k for k, column in enumerate(columns) if 2 <= len(column) <= enough < 2 * column.total()), None)
+        if best is None:
+            named = [f"{line.stream} {line.node or ''} {line.speaker}" for line in self.lines]
+        else:
+            words = [head[best] if len(head) > best else "" for head in heads]
+            of_column = zip(self.lines, words, strict=True)
+            named = [word if word in columns[best] else f"{line.stream}" for line, word in of_column]
+        by_rank = zip(self.lines, named, strict=True)
+        return [name if line.rank is None else f"{line.stream} {line.rank}" for line, name in by_rank]
 
     @cached_property
     def indices_of_speaker(self) -> dict[str, list[int]]:
@@ -154,9 +202,19 @@ class View:
         return [len(body) - len(body.lstrip()) for body in self.bodies]
 
     @cached_property
-    def frames(self) -> list[bool]:
+    def frames(self) -> Flags:
         """Which lines are frames of a traceback."""
-        return [_FRAME.search(body) is not None for body in self.bodies]
+        return Flags(_FRAME.search(body) is not None for body in self.bodies)
+
+    @cached_property
+    def named_faults(self) -> Flags:
+        """Which lines begin like the name of an exception."""
+        return Flags(_NAMED_FAULT.search(body) is not None for body in self.bodies)
+
+    @cached_property
+    def chained(self) -> Flags:
+        """Which lines link two tracebacks of a chain."""
+        return Flags(_CHAINED.search(body) is not None for body in self.bodies)
 
     @cached_property
     def after(self) -> list[int]:
@@ -165,51 +223,82 @@ class View:
         return [ends[line.stream] - line.position for line in self.lines]
 
     @cached_property
-    def kept_after(self) -> list[int]:
-        """How many of the lines that follow each line were kept."""
-        kept = Counter(line.stream for line in self.lines)
-        left = []
-        for line in self.lines:
-            kept[line.stream] -= 1
-            left.append(kept[line.stream])
-        return left
+    def left_out_after(self) -> list[int]:
+        """How many of the lines that follow each line were not kept, for they repeat the job's ordinary output."""
+        kept_after = Counter(line.stream for line in self.lines)
+        left_out = []
+        for line, after in zip(self.lines, self.after, strict=True):
+            kept_after[line.stream] -= 1
+            left_out.append(max(after - kept_after[line.stream], 0))
+        return left_out
 
     @cached_property
-    def regular(self) -> list[bool]:
+    def regular(self) -> Flags:
         """Which lines are regular output."""
         is_regular = {shape: _is_regular(self, shape) for shape in self.indices}
-        return [is_regular[shape] for shape in self.shapes]
+        return Flags(is_regular[shape] for shape in self.shapes)
 
     @cached_property
-    def regular_until(self) -> list[int]:
-        """How many regular lines stand before each index, and last of all lines."""
-        return _until(self.regular)
-
-    @cached_property
-    def rare(self) -> list[bool]:
+    def rare(self) -> Flags:
         """Which lines' shapes were printed a few times only."""
-        return [self.counts[shape] <= _FIRST_OF_SHAPE for shape in self.shapes]
-
-    @cached_property
-    def rare_until(self) -> list[int]:
-        """How many rare lines stand before each index, and last of all lines."""
-        return _until(self.rare)
+        return Flags(self.counts[shape] <= _FIRST_OF_SHAPE for shape in self.shapes)
 
     @cached_property
     def last_work(self) -> int:
-        """The index of the last line of the work; -1 for none."""
-        return _last_work(self)
+        """The index of the last line of the work; -1 for none. It is the last one of the most frequent regular shape,
+        or after which lines were left out."""
+        regular = (shape for shape, is_regular in zip(self.shapes, self.regular, strict=True) if is_regular)
+        often = max(regular, key=self.counts.__getitem__, default="")
+        for index in range(len(self.lines) - 1, 0, -1):
+            line, before = self.lines[index], self.lines[index - 1]
+            gap = line.stream == before.stream and line.position - before.position > 1
+            if (often and self.shapes[index] == often) or gap:
+                return index - gap
+        return -1
 
     @cached_property
-    def ties(self) -> tuple[list[int], list[int], list[float]]:
-        """For each line: how many earlier and later lines share a rare token with it, and the share of its tokens that
-        no line had before."""
-        return _ties(self.bodies)
+    def _lines_of_token(self) -> dict[str, list[int]]:
+        return _indices_of_all(self._tokens)
+
+    @cached_property
+    def _tokens(self) -> list[set[str]]:
+        return [set(_TOKEN.findall(body)) for body in self.bodies]
+
+    @cached_property
+    def ties(self) -> Around:
+        """How many other lines share a rare token with each line."""
+        before, after = [], []
+        for index, tokens in enumerate(self._tokens):
+            lines_of = (self._lines_of_token[token] for token in tokens)
+            tied = {line for lines in lines_of if 1 < len(lines) <= _RARE for line in lines}
+            earlier = sum(line < index for line in tied)
+            before.append(min(earlier, _MOST_TIES))
+            after.append(min(len(tied) - earlier - (index in tied), _MOST_TIES))
+        return Around(before, after)
+
+    @cached_property
+    def newness(self) -> list[float]:
+        """The share of each line's tokens that no line had before."""
+        return [
+            sum(self._lines_of_token[token][0] == index for token in tokens) / max(len(tokens), 1)
+            for index, tokens in enumerate(self._tokens)
+        ]
 
     @cached_property
     def named_speakers(self) -> list[frozenset[str]]:
         """Which other speakers each line names."""
-        return _named_speakers(self.speakers, self.bodies)
+        known: dict[int, str] = {}
+        words = set(_PEER_WORDS)
+        for speaker in dict.fromkeys(self.speakers):  # in their order: of two with one number the first is meant
+            match = re.search(r"([A-Za-z]*)[^A-Za-z\d]*(\d+)(?:/\d+)?\W*$", speaker)
+            if match:
+                known.setdefault(int(match[2]), speaker)
+                words.add(match[1].lower())
+        named = []
+        for speaker, body in zip(self.speakers, self.bodies, strict=True):
+            numbers = [int(match["number"]) for match in _PEER.finditer(body) if match["word"].lower() in words]
+            named.append(frozenset(known.get(number, "") for number in numbers) - {speaker, ""})
+        return named
 
     @cached_property
     def blamed(self) -> Counter[str]:
@@ -217,26 +306,37 @@ class View:
         return Counter(name for names in self.named_speakers for name in names)
 
     @cached_property
-    def accused(self) -> tuple[list[int], list[int]]:
+    def accused(self) -> Around:
         """For each rare line: how many rare lines before are by or about a speaker that it names, and how many after
         name its speaker, or one that it names."""
-        return _accused(self.speakers, self.named_speakers, self.rare)
+        named = self.named_speakers
+        by_or_about = [names | {speaker} for speaker, names in zip(self.speakers, named, strict=True)]
+        before, after = [0] * len(named), [0] * len(named)
+        rare = [index for index, is_rare in enumerate(self.rare) if is_rare]
+        seen: Counter[str] = Counter()
+        for index in rare:
+            before[index] = max((seen[name] for name in named[index]), default=0)
+            seen.update(by_or_about[index])
+        named_later: Counter[str] = Counter()
+        for index in reversed(rare):
+            after[index] = max(named_later[name] for name in by_or_about[index])
+            named_later.update(named[index])
+        return Around(before, after)
 
     @cached_property
-    def quotations(self) -> tuple[list[float], list[float]]:
-        """For each line: the share of its words that a later, different line repeats in the same order, and the share
-        that an earlier one had."""
-        return _quotations(self.shapes)
-
-    @cached_property
-    def named_until(self) -> list[int]:
-        """How many named exceptions stand before each index, and last of all lines."""
-        return _until([_NAMED_FAULT.search(body) is not None for body in self.bodies])
-
-    @cached_property
-    def chained_until(self) -> list[int]:
-        """How many links of chained tracebacks stand before each index, and last of all lines."""
-        return _until([_CHAINED.search(body) is not None for body in self.bodies])
+    def quoted(self) -> Around:
+        """For each line: the share of its words that an earlier, different line had in the same order, and the share
+        that a later one repeats."""
+        words = (shape[:_LONGEST_QUOTE].split() for shape in self.shapes)
+        runs = [[" ".join(found[k : k + _QUOTE]) for k in range(len(found) - _QUOTE + 1)] for found in words]
+        lines_of = _indices_of_all(runs)
+        before, after = [], []
+        for index, runs_of_line in enumerate(runs):
+            firsts, lasts = ([lines_of[run][end] for run in runs_of_line] for end in (0, -1))
+            many = max(len(runs_of_line), 1)
+            before.append(sum(first < index and runs[first] != runs_of_line for first in firsts) / many)
+            after.append(sum(last > index and runs[last] != runs_of_line for last in lasts) / many)
+        return Around(before, after)
 
     @cached_property
     def clean_ends(self) -> int:
@@ -258,11 +358,17 @@ def view_of(survey: Survey, digest: Digest) -> View:
     return View(lines, left_out, max(survey.total_lines, len(lines), 1))
 
 
-def _indices(values: Sequence[str]) -> dict[str, list[int]]:
+def _indices(values: Iterable[str]) -> dict[str, list[int]]:
     """The indices of each value."""
+    return _indices_of_all([value] for value in values)
+
+
+def _indices_of_all(values: Iterable[Iterable[str]]) -> dict[str, list[int]]:
+    """The indices of each value, where several stand at one index."""
     indices: dict[str, list[int]] = {}
-    for index, value in enumerate(values):
-        indices.setdefault(value, []).append(index)
+    for index, values_of_line in enumerate(values):
+        for value in values_of_line:
+            indices.setdefault(value, []).append(index)
     return indices
 
 
@@ -322,27 +428,6 @@ def _level(line: Line) -> int:
     return _LEVELS[(match["word"] or match["letter"]).upper()] if match else 0
 
 
-def _speakers(lines: Sequence[Line]) -> list[str]:
-    """The speaker of each line: its rank, else the word in the column of the heads that numbers processes."""
-    columns: list[Counter[str]] = [Counter() for _ in range(5)]
-    heads = [line.text[:_HEAD_CHARACTERS].split()[:5] for line in lines]
-    for head in heads:
-        for column, word in zip(columns, head, strict=False):
-            if _SPEAKER.match(word) and not (_TIME.match(word) and "/" not in word):
-                column[word] += 1
-    enough = len(lines) // 2
-    best = next((k for k, column in enumerate(columns) if 2 <= len(column) <= enough < 2 * column.total()), None)
-    ranks = [f"{line.stream} {line.rank}" if line.rank is not None else "" for line in lines]
-    if best is None:
-        return [
-            rank or f"{line.stream} {line.node or ''} {line.speaker}" for rank, line in zip(ranks, lines, strict=True)
-        ]
-    return [
-        rank or (head[best] if len(head) > best and head[best] in columns[best] else f"{line.stream}")
-        for rank, head, line in zip(ranks, heads, lines, strict=True)
-    ]
-
-
 def _is_regular(view: View, shape: str) -> bool:
     """Whether lines of a shape come often and over much of the log, so that they are no burst."""
     indices, count = view.indices[shape], view.counts[shape]
@@ -352,96 +437,6 @@ def _is_regular(view: View, shape: str) -> bool:
     total = first.position + view.after[indices[0]] + 1
     spread = last.position - first.position if first.stream == last.stream else total
     return spread >= _REGULAR_SPAN * total or count - len(indices) > total / 10
-
-
-def _ties(bodies: Sequence[str]) -> tuple[list[int], list[int], list[float]]:
-    tokens = [set(_TOKEN.findall(body)) for body in bodies]
-    lines_of: dict[str, list[int]] = {}
-    for index, tokens_of_line in enumerate(tokens):
-        for token in tokens_of_line:
-            lines_of.setdefault(token, []).append(index)
-    before, after, newness = [], [], []
-    for index, tokens_of_line in enumerate(tokens):
-        rare = (lines_of[token] for token in tokens_of_line if 1 < len(lines_of[token]) <= _RARE)
-        tied = {line for lines in rare for line in lines}
-        earlier = sum(line < index for line in tied)
-        before.append(min(earlier, _MOST_TIES))
-        after.append(min(len(tied) - earlier - (index in tied), _MOST_TIES))
-        newness.append(sum(lines_of[token][0] == index for token in tokens_of_line) / max(len(tokens_of_line), 1))
-    return before, after, newness
-
-
-def _named_speakers(speakers: Sequence[str], bodies: Sequence[str]) -> list[frozenset[str]]:
-    known: dict[int, str] = {}
-    words = set(_PEER_WORDS)
-    for speaker in dict.fromkeys(speakers):  # in their order: of two with one number the first is meant
-        match = re.search(r"([A-Za-z]*)[^A-Za-z\d]*(\d+)(?:/\d+)?\W*$", speaker)
-        if match:
-            known.setdefault(int(match[2]), speaker)
-            words.add(match[1].lower())
-    named = []
-    for speaker, body in zip(speakers, bodies, strict=True):
-        numbers = [int(match["number"]) for match in _PEER.finditer(body) if match["word"].lower() in words]
-        named.append(frozenset(known.get(number, "") for number in numbers) - {speaker, ""})
-    return named
-
-
-def _accused(
-    speakers: Sequence[str], named: Sequence[frozenset[str]], rare: Sequence[bool]
-) -> tuple[list[int], list[int]]:
-    by_or_about = [
-        names | {speaker} if is_rare else frozenset()
-        for speaker, names, is_rare in zip(speakers, named, rare, strict=True)
-    ]
-    before, after = [], []
-    seen: Counter[str] = Counter()
-    for index, names in enumerate(named):
-        before.append(max((seen[name] for name in names), default=0) if rare[index] else 0)
-        seen.update(by_or_about[index])
-    named_later: Counter[str] = Counter()
-    for index in reversed(range(len(named))):
-        after.append(max(named_later[name] for name in by_or_about[index]) if rare[index] else 0)
-        if rare[index]:
-            named_later.update(named[index])
-    return before, after[::-1]
-
-
-def _last_work(view: View) -> int:
-    """The index of the last line of the most frequent regular shape, or of the last one after which lines were left
-    out; -1 for none."""
-    regular = (shape for shape, is_regular in zip(view.shapes, view.regular, strict=True) if is_regular)
-    often = max(regular, key=view.counts.__getitem__, default="")
-    for index in range(len(view.lines) - 1, 0, -1):
-        line, before = view.lines[index], view.lines[index - 1]
-        gap = line.stream == before.stream and line.position - before.position > 1
-        if (often and view.shapes[index] == often) or gap:
-            return index - gap
-    return -1
-
-
-def _quotations(shapes: Sequence[str]) -> tuple[list[float], list[float]]:
-    runs = []
-    for shape in shapes:
-        words = shape[:_LONGEST_QUOTE].split()
-        runs.append([" ".join(words[index : index + _QUOTE]) for index in range(len(words) - _QUOTE + 1)])
-    whole = [hash(tuple(run)) for run in runs]
-    first: dict[str, tuple[int, int]] = {}
-    last: dict[str, tuple[int, int]] = {}
-    for index, runs_of_line in enumerate(runs):
-        for run in runs_of_line:
-            first.setdefault(run, (index, whole[index]))
-            last[run] = (index, whole[index])
-    quoted, quotes = [], []
-    for index, runs_of_line in enumerate(runs):
-        many = max(len(runs_of_line), 1)
-        quoted.append(sum(last[run][0] > index and last[run][1] != whole[index] for run in runs_of_line) / many)
-        quotes.append(sum(first[run][0] < index and first[run][1] != whole[index] for run in runs_of_line) / many)
-    return quoted, quotes
-
-
-def _until(flags: Sequence[bool]) -> list[int]:
-    """How many flags are set before each index, and last of all."""
-    return list(accumulate(flags, initial=0))
 
 
 def _log(value: float) -> float:
@@ -464,14 +459,22 @@ def _gap(view: View, index: int, other_index: int) -> float:
     return -1.0 if first is None or second is None else _log(abs(second - first))
 
 
-def _left_out_after(view: View, index: int) -> int:
-    """How many lines after this one were not kept, for they repeat the job's ordinary output."""
-    return max(view.after[index] - view.kept_after[index], 0)
+def _since_regular(view: View, index: int) -> float:
+    last = view.regular.last_before(index)
+    return _log(index - last) if last >= 0 else -1.0
 
 
-def _lines_of_speaker(view: View, line_index: int) -> tuple[int, int]:
+def _alike(view: View, line_index: int) -> tuple[int, int]:
+    """How many lines of this shape stand before and after."""
+    return _before_and_after(view.indices[view.shapes[line_index]], line_index)
+
+
+def _of_speaker(view: View, line_index: int) -> tuple[int, int]:
     """How many lines of the same speaker stand before and after."""
-    indices = view.indices_of_speaker[view.speakers[line_index]]
+    return _before_and_after(view.indices_of_speaker[view.speakers[line_index]], line_index)
+
+
+def _before_and_after(indices: Sequence[int], line_index: int) -> tuple[int, int]:
     index = bisect_left(indices, line_index)
     return index, len(indices) - index - 1
 
@@ -481,186 +484,99 @@ def _regular_of_speaker_after(view: View, index: int) -> int:
     return sum(view.regular[later] for later in indices[bisect_right(indices, index) :][:50])
 
 
-def _last_regular(view: View, index: int) -> int:
-    """The index of the last regular line before; -1 for none."""
-    return bisect_left(view.regular_until, view.regular_until[index]) - 1 if view.regular_until[index] else -1
-
-
-def _loud(view: View, level: int, start: int, end: int) -> int:
-    """How many lines of a level or above stand between two indices."""
-    counted = view.loud_until[level]
-    return counted[min(end, len(view.lines))] - counted[max(min(start, len(view.lines)), 0)]
-
-
-def _same_shape(view: View, line_index: int) -> tuple[int, int]:
-    """How many lines of this shape stand before and after."""
-    indices = view.indices[view.shapes[line_index]]
-    index = bisect_left(indices, line_index)
-    return index, len(indices) - index - 1
-
-
 def _share(view: View, index: int, of: Callable[[str], bool]) -> float:
     """The share of a line's first characters for which `of` is true, 0 to 1."""
     body = view.bodies[index][:200]
     return sum(map(of, body)) / max(len(body), 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Feature:
-    """A feature: its name, its question, and the function that answers it (the view, the index of the line in it)."""
-
-    name: str
-    asks: str
-    of: Callable[[View, int], float]
-
-
-CAUSE_WORDS = "cause's words"
-FEATURES = tuple(
-    Feature(*item)
-    for item in (
-        ("level", "How loud is the line, 0 (not known) to 5 (fatal)?", lambda v, i: v.levels[i]),
-        ("below loudest", "How far is it below the log's loudest level?", lambda v, i: v.loudest - v.levels[i]),
-        (
-            "as loud",
-            "Which share of the lines is as loud or louder?",
-            lambda v, i: _loud(v, v.levels[i], 0, len(v.lines)) / len(v.lines) if v.levels[i] else 1.0,
-        ),
-        ("louder before", "How many lines before are as loud?", lambda v, i: _log(_loud(v, max(v.levels[i], 1), 0, i))),
-        (
-            "louder after",
-            "How many lines after are as loud?",
-            lambda v, i: _log(_loud(v, max(v.levels[i], 1), i + 1, len(v.lines))),
-        ),
-        ("errors before", "How many errors stand before?", lambda v, i: _log(_loud(v, 4, 0, i))),
-        ("errors after", "How many errors come after?", lambda v, i: _log(_loud(v, 4, i + 1, len(v.lines)))),
-        ("errors next", "How many errors are among the next lines?", lambda v, i: _loud(v, 4, i + 1, i + 1 + _NEAR)),
-        ("errors just before", "How many among the lines just before?", lambda v, i: _loud(v, 4, i - _NEAR, i)),
-        ("warnings before", "How many warnings or errors stand before?", lambda v, i: _log(_loud(v, 3, 0, i))),
-        ("warnings after", "And after?", lambda v, i: _log(_loud(v, 3, i + 1, len(v.lines)))),
-        ("level before", "How loud is the line before?", lambda v, i: _beside(v.levels, i - 1)),
-        ("level after", "How loud is the line after?", lambda v, i: _beside(v.levels, i + 1)),
-        ("count", "How often does its shape come?", lambda v, i: _log(v.counts[v.shapes[i]])),
-        ("of shape before", "How many lines of its shape came before?", lambda v, i: _log(_same_shape(v, i)[0])),
-        ("of shape after", "How many lines of its shape follow?", lambda v, i: _log(_same_shape(v, i)[1])),
-        ("regular", "Is it regular output?", lambda v, i: float(v.regular[i])),
-        ("speakers", "How many speakers say it?", lambda v, i: _log(v.speakers_of_shape[v.shapes[i]])),
-        ("kept place", "Where among the kept lines?", lambda v, i: i / len(v.lines)),
-        (
-            "regular after",
-            "How much regular output follows?",
-            lambda v, i: _log(v.regular_until[-1] - v.regular_until[i + 1] + _left_out_after(v, i)),
-        ),
-        (
-            "since regular",
-            "How many lines ago was the last regular one?",
-            lambda v, i: _log(i - _last_regular(v, i)) if _last_regular(v, i) >= 0 else -1.0,
-        ),
-        (
-            "since work",
-            "How many lines after the last of the work, or before it?",
-            lambda v, i: _signed(i - v.last_work),
-        ),
-        (
-            "rare since work",
-            "How many rare lines between the last of the work and it?",
-            lambda v, i: _log(v.rare_until[i] - v.rare_until[v.last_work + 1]) if i > v.last_work else -1.0,
-        ),
-        (
-            "time since work",
-            "How long after the last of the work?",
-            lambda v, i: _gap(v, v.last_work, i) * (1 if i > v.last_work else -1),
-        ),
-        ("blamed", "How many lines of others name its speaker?", lambda v, i: _log(v.blamed[v.speakers[i]])),
-        ("blames", "How many other speakers does it name?", lambda v, i: min(len(v.named_speakers[i]), 3)),
-        (
-            "accused before",
-            "How many rare lines before are by or about one that it names?",
-            lambda v, i: _log(v.accused[0][i]),
-        ),
-        (
-            "accused later",
-            "How many rare lines after name its speaker, or one that it names?",
-            lambda v, i: _log(v.accused[1][i]),
-        ),
-        ("regular next", "Regular output next?", lambda v, i: sum(v.regular[i + 1 : i + 1 + _NEAR])),
-        ("own after", "How much does its speaker say after?", lambda v, i: _log(_lines_of_speaker(v, i)[1])),
-        ("own regular after", "How much of that is regular?", lambda v, i: _log(_regular_of_speaker_after(v, i))),
-        (
-            "rare before",
-            "How many rare lines stand just before?",
-            lambda v, i: v.rare_until[i] - v.rare_until[max(i - _NEAR, 0)],
-        ),
-        (
-            "rare after",
-            "How many come just after?",
-            lambda v, i: v.rare_until[min(i + 1 + _NEAR, len(v.lines))] - v.rare_until[i + 1],
-        ),
-        ("ties before", "How many earlier lines share a rare token?", lambda v, i: v.ties[0][i]),
-        ("ties after", "How many later lines share one (they quote it)?", lambda v, i: v.ties[1][i]),
-        ("newness", "Which share of its tokens is new?", lambda v, i: v.ties[2][i]),
-        ("quoted", "Which share of it does a later, different line quote?", lambda v, i: v.quotations[0][i]),
-        ("quotes", "Which share of it quotes an earlier one?", lambda v, i: v.quotations[1][i]),
-        ("faults before", "How many named exceptions stand before?", lambda v, i: _log(v.named_until[i])),
-        ("faults after", "How many come after?", lambda v, i: _log(v.named_until[-1] - v.named_until[i + 1])),
-        ("chain before", "Stands a chained traceback's link before?", lambda v, i: min(v.chained_until[i], 3)),
-        (
-            "chain after",
-            "Does one come after?",
-            lambda v, i: min(v.chained_until[-1] - v.chained_until[i], 3),
-        ),
-        ("pause before", "How long was the pause before it?", lambda v, i: _gap(v, i - 1, i)),
-        ("pause after", "And after it?", lambda v, i: _gap(v, i, i + 1)),
-        ("time to the end", "How long did the log go on?", lambda v, i: _gap(v, i, len(v.lines) - 1)),
-        ("time since regular", "How long since regular output?", lambda v, i: _gap(v, _last_regular(v, i), i)),
-        ("indent", "How far is it indented?", lambda v, i: min(v.indents[i], 20)),
-        (
-            "indent step",
-            "How much further than the line before?",
-            lambda v, i: v.indents[i] - _beside(v.indents, i - 1),
-        ),
-        ("indent next", "How much further is the next?", lambda v, i: _beside(v.indents, i + 1) - v.indents[i]),
-        ("frame", "Is it a frame of a traceback?", lambda v, i: float(v.frames[i])),
-        ("frames before", "How many frames stand just before?", lambda v, i: sum(v.frames[max(i - 4, 0) : i])),
-        ("frames after", "How many come just after?", lambda v, i: sum(v.frames[i + 1 : i + 4])),
-        (
-            "frames ago",
-            "How many frames stand in the lines before?",
-            lambda v, i: _log(sum(v.frames[max(i - 40, 0) : i])),
-        ),
-        ("frames follow", "How many follow?", lambda v, i: _log(sum(v.frames[i + 1 : i + 40]))),
-        ("named fault", "Does it begin like the name of an exception?", lambda v, i: _hits(_NAMED_FAULT, v, i)),
-        ("length", "How long is it?", lambda v, i: _log(len(v.bodies[i]))),
-        ("digits", "Which share of it is digits?", lambda v, i: _share(v, i, str.isdigit)),
-        ("capitals", "Which share is capitals?", lambda v, i: _share(v, i, str.isupper)),
-        ("letters", "Which share is letters?", lambda v, i: _share(v, i, str.isalpha)),
-        ("words", "How many words has it?", lambda v, i: _log(v.bodies[i].count(" "))),
-        ("path", "Does it name a path?", lambda v, i: _hits(_PATH, v, i)),
-        ("colons", "How many colons?", lambda v, i: min(v.bodies[i].count(": "), 5)),
-        (
-            "quotation marks",
-            "How many quotation marks?",
-            lambda v, i: min(v.bodies[i].count("'") + v.bodies[i].count('"'), 8),
-        ),
-        ("keys", "How many key=value pairs?", lambda v, i: min(len(_KEY_VALUE.findall(v.bodies[i])), 8)),
-        ("brackets", "How many brackets?", lambda v, i: min(v.bodies[i].count("(") + v.bodies[i].count("["), 8)),
-        ("ends with colon", "Does it announce what follows?", lambda v, i: float(v.bodies[i].endswith(":"))),
-        ("ending number", "Does it name an exit code, status or signal?", lambda v, i: _hits(_ENDING_NUMBER, v, i)),
-        ("clean number", "Does it name an exit code of 0?", lambda v, i: _hits(_CLEAN_NUMBER, v, i)),
-        ("ends cleanly", "How many of the last lines name an exit code of 0?", lambda v, i: v.clean_ends),
-        ("ends badly", "How many of the last lines name another?", lambda v, i: v.bad_ends),
-        ("numbered", "Is it one of a numbered row (attempt 2 of 5)?", lambda v, i: _hits(_NUMBERED, v, i)),
-        ("names peer", "Does it name another (rank 44, seat 3)?", lambda v, i: _hits(_NAMES_PEER, v, i)),
-        ("ends regular", "Does the log end in regular output?", lambda v, i: sum(v.regular[-5:])),
-        ("ends loud", "How loud are the log's last lines?", lambda v, i: max(v.levels[-6:])),
-        (CAUSE_WORDS, "How much are its words those of a cause?", lambda v, i: cause_by_wording(v.bodies[i])),
-    )
-)
-
-
 def _hits(pattern: re.Pattern[str], view: View, index: int) -> float:
     return float(pattern.search(view.bodies[index]) is not None)
 
 
+CAUSE_WORDS = "How much are its words those of a cause?"
+FEATURES: Mapping[str, Callable[[View, int], float]] = {
+    "How loud is the line, 0 (not known) to 5 (fatal)?": lambda v, i: v.levels[i],
+    "How far is it below the log's loudest level?": lambda v, i: v.loudest - v.levels[i],
+    "Which share of the lines is as loud or louder?": lambda v, i: v.loud[v.levels[i]].between(0) / len(v.lines),
+    "How many lines before are as loud?": lambda v, i: _log(v.loud[max(v.levels[i], 1)].between(0, i)),
+    "How many lines after are as loud?": lambda v, i: _log(v.loud[max(v.levels[i], 1)].between(i + 1)),
+    "How many errors stand before?": lambda v, i: _log(v.loud[_ERROR].between(0, i)),
+    "How many errors come after?": lambda v, i: _log(v.loud[_ERROR].between(i + 1)),
+    "How many errors are among the next lines?": lambda v, i: v.loud[_ERROR].between(i + 1, i + 1 + _NEAR),
+    "How many errors are among the lines just before?": lambda v, i: v.loud[_ERROR].between(i - _NEAR, i),
+    "How many warnings or errors stand before?": lambda v, i: _log(v.loud[_WARNING].between(0, i)),
+    "How many warnings or errors come after?": lambda v, i: _log(v.loud[_WARNING].between(i + 1)),
+    "How loud is the line before?": lambda v, i: _beside(v.levels, i - 1),
+    "How loud is the line after?": lambda v, i: _beside(v.levels, i + 1),
+    "How often does its shape come?": lambda v, i: _log(v.counts[v.shapes[i]]),
+    "How many lines of its shape came before?": lambda v, i: _log(_alike(v, i)[0]),
+    "How many lines of its shape follow?": lambda v, i: _log(_alike(v, i)[1]),
+    "Is it regular output?": lambda v, i: float(v.regular[i]),
+    "How many speakers say it?": lambda v, i: _log(v.speakers_of_shape[v.shapes[i]]),
+    "Where among the kept lines is it?": lambda v, i: i / len(v.lines),
+    "How much regular output follows?": lambda v, i: _log(v.regular.between(i + 1) + v.left_out_after[i]),
+    "How many lines ago was the last regular one?": _since_regular,
+    "How many lines after the last of the work, or before it?": lambda v, i: _signed(i - v.last_work),
+    "How many rare lines between the last of the work and it?": lambda v, i: (
+        _log(v.rare.between(v.last_work + 1, i)) if i > v.last_work else -1.0
+    ),
+    "How long after the last of the work?": lambda v, i: _gap(v, v.last_work, i) * (1 if i > v.last_work else -1),
+    "How many lines of others name its speaker?": lambda v, i: _log(v.blamed[v.speakers[i]]),
+    "How many other speakers does it name?": lambda v, i: min(len(v.named_speakers[i]), 3),
+    "How many rare lines before are by or about one that it names?": lambda v, i: _log(v.accused.before[i]),
+    "How many rare lines after name its speaker, or one that it names?": lambda v, i: _log(v.accused.after[i]),
+    "How many of the next lines are regular output?": lambda v, i: v.regular.between(i + 1, i + 1 + _NEAR),
+    "How much does its speaker say after?": lambda v, i: _log(_of_speaker(v, i)[1]),
+    "How much of what its speaker says after is regular?": lambda v, i: _log(_regular_of_speaker_after(v, i)),
+    "How many rare lines stand just before?": lambda v, i: v.rare.between(i - _NEAR, i),
+    "How many rare lines come just after?": lambda v, i: v.rare.between(i + 1, i + 1 + _NEAR),
+    "How many earlier lines share a rare token?": lambda v, i: v.ties.before[i],
+    "How many later lines share one (they quote it)?": lambda v, i: v.ties.after[i],
+    "Which share of its tokens is new?": lambda v, i: v.newness[i],
+    "Which share of it does a later, different line quote?": lambda v, i: v.quoted.after[i],
+    "Which share of it quotes an earlier one?": lambda v, i: v.quoted.before[i],
+    "How many named exceptions stand before?": lambda v, i: _log(v.named_faults.between(0, i)),
+    "How many named exceptions come after?": lambda v, i: _log(v.named_faults.between(i + 1)),
+    "Stands a chained traceback's link before?": lambda v, i: min(v.chained.between(0, i), 3),
+    "Does a chained traceback's link come after?": lambda v, i: min(v.chained.between(i), 3),
+    "How long was the pause before it?": lambda v, i: _gap(v, i - 1, i),
+    "How long was the pause after it?": lambda v, i: _gap(v, i, i + 1),
+    "How long did the log go on?": lambda v, i: _gap(v, i, len(v.lines) - 1),
+    "How long since regular output?": lambda v, i: _gap(v, v.regular.last_before(i), i),
+    "How far is it indented?": lambda v, i: min(v.indents[i], 20),
+    "How much further is it indented than the line before?": lambda v, i: v.indents[i] - _beside(v.indents, i - 1),
+    "How much further is the next indented?": lambda v, i: _beside(v.indents, i + 1) - v.indents[i],
+    "Is it a frame of a traceback?": lambda v, i: float(v.frames[i]),
+    "How many frames stand just before?": lambda v, i: v.frames.between(i - 4, i),
+    "How many frames come just after?": lambda v, i: v.frames.between(i + 1, i + 4),
+    "How many frames stand in the lines before?": lambda v, i: _log(v.frames.between(i - 40, i)),
+    "How many frames follow?": lambda v, i: _log(v.frames.between(i + 1, i + 40)),
+    "Does it begin like the name of an exception?": lambda v, i: float(v.named_faults[i]),
+    "How long is it?": lambda v, i: _log(len(v.bodies[i])),
+    "Which share of it is digits?": lambda v, i: _share(v, i, str.isdigit),
+    "Which share is capitals?": lambda v, i: _share(v, i, str.isupper),
+    "Which share is letters?": lambda v, i: _share(v, i, str.isalpha),
+    "How many words has it?": lambda v, i: _log(v.bodies[i].count(" ")),
+    "Does it name a path?": lambda v, i: _hits(_PATH, v, i),
+    "How many colons has it?": lambda v, i: min(v.bodies[i].count(": "), 5),
+    "How many quotation marks has it?": lambda v, i: min(sum(map(v.bodies[i].count, "'\"")), 8),
+    "How many key=value pairs has it?": lambda v, i: min(len(_KEY_VALUE.findall(v.bodies[i])), 8),
+    "How many brackets has it?": lambda v, i: min(sum(map(v.bodies[i].count, "([")), 8),
+    "Does it announce what follows, by a colon at its end?": lambda v, i: float(v.bodies[i].endswith(":")),
+    "Does it name an exit code, status or signal?": lambda v, i: _hits(_ENDING_NUMBER, v, i),
+    "Does it name an exit code of 0?": lambda v, i: _hits(_CLEAN_NUMBER, v, i),
+    "How many of the last lines name an exit code of 0?": lambda v, i: v.clean_ends,
+    "How many of the last lines name another exit code?": lambda v, i: v.bad_ends,
+    "Is it one of a numbered row (attempt 2 of 5)?": lambda v, i: _hits(_NUMBERED, v, i),
+    "Does it name another (rank 44, seat 3)?": lambda v, i: _hits(_NAMES_PEER, v, i),
+    "Does the log end in regular output?": lambda v, i: v.regular.between(len(v.lines) - 5),
+    "How loud are the log's last lines?": lambda v, i: max(v.levels[-6:]),
+    CAUSE_WORDS: lambda v, i: cause_by_wording(v.bodies[i]),
+}
+"""Each feature of a line, as a question, and the function that answers it: of the view, and the line's index in it."""
+
+
 def features_of(view: View, index: int) -> list[float]:
     """The answers of one line to all questions, in the order of `FEATURES`."""
-    return [feature.of(view, index) for feature in FEATURES]
+    return [answer(view, index) for answer in FEATURES.values()]

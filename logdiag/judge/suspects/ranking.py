@@ -198,7 +198,7 @@ def load_weights(folder: StrPath = WEIGHTS) -> Weights:
         weights = Weights(**{name: _tuples(card[name]) for name in numbers}, trees=trees, failure=failure, table=table)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
         raise WeightsError(f"{path}: the suspects' weights cannot be read: install logdiag again") from problem
-    if card.get("features") != [feature.name for feature in FEATURES]:
+    if card.get("features") != list(FEATURES):
         raise WeightsError(f"{path}: features: made for other features: run make suspects")
     _check(weights, path)
     return weights

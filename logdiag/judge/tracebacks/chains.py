@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from logdiag.judge.kinds import Kinds
 from logdiag.judge.tracebacks import forms
-from logdiag.model import CALM, Line, LinePlace
+from logdiag.model import Line, LinePlace
 
 _LONGEST_MESSAGE = 40
 # Kept lines of one process that are further apart belong to different tracebacks.
@@ -95,7 +95,7 @@ def find_tracebacks(lines: Sequence[Line], kinds: Kinds, steps: Container[LinePl
 class _Chain:
     """A chain so far: its exceptions, and the `frames` and the `link` of the next one. `in_frames` and `in_box` say
     where the reader is; `logged`, `warned` and `code` are those of Traceback, `retried` means that the record above
-    announces another try, `noted` that it is calm and tells of trouble."""
+    announces another try."""
 
     exceptions: list[RaisedException] = field(default_factory=list)
     code: set[int] = field(default_factory=set)
@@ -106,7 +106,6 @@ class _Chain:
     logged: bool = False
     warned: bool = False
     retried: bool = False
-    noted: bool = False
 
     @property
     def begun(self) -> bool:
@@ -121,11 +120,6 @@ class _Chain:
         """Whether the record above announced another try, and that try's exception ended the program."""
         frames = self.exceptions[-1].frames if self.exceptions else ()
         return self.retried and bool(frames) and "<module>" in frames[0]
-
-    def caught_as_noted(self) -> bool:
-        """Whether the calm record above tells of trouble, and the exception was caught before it left the program."""
-        frames = self.exceptions[-1].frames if self.exceptions else ()
-        return self.noted and bool(frames) and not forms.OUTERMOST.search(frames[0].partition("\n")[0])
 
 
 @dataclass
@@ -217,8 +211,6 @@ class _Reader:
         self._name_by_raise()
         if self.chain.ended_after_retries():
             self.chain.logged = self.chain.warned = False
-        elif self.chain.caught_as_noted():
-            self.chain.logged = True
         if self.last and self.chain.begun:
             self.found.append(
                 Traceback(
@@ -258,7 +250,6 @@ class _Reader:
             before = self.last if self.last and line.position - self.last.position <= 2 else None
             announcing = [record for record in (before, self.above) if record and self._announces_a_survivor(record)]
             self.chain.logged = not forms.UNCAUGHT.search(line.text) and (line.level is not None or bool(announcing))
-            self.chain.noted = any(record and self._tells_of_trouble(record) for record in (before, self.above))
             self.chain.retried = any(self.kinds.is_a("retry-announced", record) for record in announcing)
             self.chain.warned = self.chain.logged and any(record.level == "WARNING" for record in (line, *announcing))
         self.chain.frames = []
@@ -368,10 +359,6 @@ class _Reader:
         of what is done instead."""
         reported = line.level in forms.LEVELS_OF_TROUBLE and not forms.OF_NATIVE_CODE.search(line.text)
         return reported or _goes_on(line, self.kinds)
-
-    def _tells_of_trouble(self, line: Line) -> bool:
-        """Whether a calm record has a word of trouble, as where a logger is told to print an exception below it."""
-        return line.level in CALM and self.kinds.is_a("complaint", line)
 
     def _announces_instead(self, line: Line, raised: Line) -> bool:
         """Whether the line right below an exception is no part of its message, but announces what is done instead."""
