@@ -175,6 +175,10 @@ class RuleBook:
         matches = (self.search(self.scanned[number][1], line) for number in patterns if number in self._calls)
         return [match for match in matches if match]
 
+    def found_in(self, text: str, patterns: Iterable[int]) -> list[int]:
+        """Those of these patterns that are found in a line's text, wherever its message begins."""
+        return [number for number in patterns if self._searcher.within(self.scanned[number][1], text)]
+
     def confirm(self, line: Line, patterns: Iterable[int], frames: str = "") -> Finding | None:
         """The narrowest rule that really fires on the line, of those whose patterns were found there.
 

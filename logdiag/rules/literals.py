@@ -44,6 +44,8 @@ _CASELESS = pattern_of(r"\(\?[a-zA-Z]*i")
 # A shorter literal is found too often by chance; a longer list of them is no cheaper than the pattern.
 _SHORTEST_LITERAL = 5
 _MOST_LITERALS = 80
+# An element of a pattern is written out where it matches so few texts, a set of characters where it has so few.
+_MOST_TEXTS, _MOST_LETTERS = 12, 3
 _WIDEST_EXACT_GAP = 6
 _COMMON_PENALTY = 8
 # To scan for a long pattern costs more than to try it on every line that holds its long, though common, literal.
@@ -113,14 +115,17 @@ def _rank(literals: Literals, healthy: str) -> tuple[int, int]:
 def _needed_literals(sequence: Any, healthy: str = "") -> list[Literals]:
     """Sets of words: every match of a parsed pattern holds at least one of each."""
     needed: list[Literals] = []
-    run = ""
-    for operation, argument in [*sequence, (None, None)]:
-        if operation is constants.LITERAL:
-            run += chr(argument)
+    run = [""]
+    for operation, argument in sequence:
+        texts = _texts_of(operation, argument)
+        longer = _each_with(run, texts) if texts else None
+        if longer:
+            run = longer
             continue
-        if run:
-            needed.append([run])
-            run = ""
+        needed.append(run)
+        run = texts or [""]
+        if texts:
+            continue
         if operation is constants.SUBPATTERN:
             needed += _needed_literals(argument[3], healthy)
         elif operation is constants.BRANCH:
@@ -129,7 +134,48 @@ def _needed_literals(sequence: Any, healthy: str = "") -> list[Literals]:
                 needed.append([text for branch in branches if branch for text in branch])
         elif operation in (constants.MAX_REPEAT, constants.MIN_REPEAT) and argument[0] >= 1:
             needed += _needed_literals(argument[2], healthy)
-    return [literals for literals in needed if len(literals) <= _MOST_LITERALS]
+    return [_shortest(literals) for literals in [*needed, run] if all(literals) and len(literals) <= _MOST_LITERALS]
+
+
+def _shortest(literals: Literals) -> Literals:
+    """The words without those that hold another one."""
+    return [word for word in literals if not any(other in word and other != word for other in literals)]
+
+
+def _texts_of(operation: Any, argument: Any) -> Literals | None:
+    """All texts that an element matches, a few at most; None where there are more."""
+    if operation is constants.LITERAL:
+        return [chr(argument)]
+    if operation is constants.AT:
+        return [""]
+    if operation is constants.SUBPATTERN:
+        return _texts_of_all(argument[3])
+    if operation is constants.BRANCH:
+        branches = [_texts_of_all(branch) for branch in argument[1]]
+        texts = [text for branch in branches for text in branch or ()]
+        return texts if all(branches) and len(texts) <= _MOST_TEXTS else None
+    if operation is constants.MAX_REPEAT and argument[:2] == (0, 1):
+        texts = _texts_of_all(argument[2]) or []
+        return ["", *texts] if texts else None
+    if operation is constants.IN and len(argument) <= _MOST_LETTERS:
+        letters = [chr(letter) for kind, letter in argument if kind is constants.LITERAL]
+        return letters if len(letters) == len(argument) else None
+    return None
+
+
+def _texts_of_all(sequence: Any) -> Literals | None:
+    """All texts that a parsed pattern matches; None where there are too many."""
+    texts: Literals | None = [""]
+    for operation, argument in sequence:
+        texts = _each_with(texts, _texts_of(operation, argument) or [])
+        if not texts:
+            return None
+    return texts
+
+
+def _each_with(texts: Literals, following: Literals) -> Literals:
+    """Each text with each of those that may follow it; none where these are too many."""
+    return [text + more for text in texts for more in following] if len(texts) * len(following) <= _MOST_TEXTS else []
 
 
 class Needed(NamedTuple):

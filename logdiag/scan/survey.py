@@ -197,7 +197,7 @@ class _Reader:
         for kept in (*self.tail.lines(self.tail.most), *self.unknown, *chain(*self.frames.latest.values())):
             self.kept.keep(*kept)
         for (patterns, _), kept in self.floods.latest.items():
-            self._confirm(self.line(*kept), patterns)
+            self._confirm(kept, patterns)
         found = self.survey
         found.findings.extend(self.latest_of.values())
         found.lines.extend(self.line(*kept) for kept in self.kept.lines())
@@ -269,7 +269,7 @@ class _Reader:
         is_frame = self.book.marks_of(patterns).frame
         if not is_frame and self.floods.count_one(patterns, index, kept[2], found.latest):
             return
-        finding, (before, after) = self._confirm(self.line(*kept), patterns)
+        finding, (before, after) = self._confirm(kept, patterns)
         if not is_frame:
             self.floods.learn(patterns, kept[2], finding)
         if finding is not None:
@@ -298,10 +298,12 @@ class _Reader:
                 self.frames.latest.remember(key, list(map(lines.kept, around)))
         return [(at - before, at + after + 1) for at in chosen]
 
-    def _confirm(self, line: Line, patterns: Patterns) -> tuple[Finding | None, tuple[int, int]]:
+    def _confirm(self, kept: KeptLine, patterns: Patterns) -> tuple[Finding | None, tuple[int, int]]:
         """The finding on a line or None, and how many lines (before, after) are worth keeping around it."""
         around = _AROUND_FRAME if self.book.marks_of(patterns).frame else (0, 0)
-        finding = self.book.confirm(line, patterns)
+        # To read a line's prefixes takes longer than the search, and on most of these lines nothing is found.
+        found = self.book.found_in(kept[2].decode(errors="replace"), patterns)
+        finding = self.book.confirm(self.line(*kept), found) if found else None
         if finding is None or finding.role is Role.HARMLESS:
             return None, around
         if finding.role is Role.PLACE:
