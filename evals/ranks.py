@@ -29,9 +29,9 @@ from logdiag.errors import LogdiagError
 from logdiag.evaluation.cases import Case, load_cases
 from logdiag.judge.judgement import judge
 from logdiag.judge.merge.case import case_of
+from logdiag.judge.ranks.by_words import by_words
 from logdiag.judge.ranks.directory import features_of, heard_in, stated_in
 from logdiag.judge.ranks.nodes import candidates
-from logdiag.judge.ranks.rank import root_in, words_of
 from logdiag.judge.ranks.readings import Book
 from logdiag.judge.ranks.weights import PATH, tables
 from logdiag.judge.ranks.witnesses import Root, root_readings, witnesses
@@ -62,8 +62,7 @@ def examples_of(table: str, case: Case) -> list[Example]:
     judgement = judge(survey, _book(), suspects=partial(ranking, survey, digest))
     if judgement.root is None:
         return []
-    words = words_of(survey.lines, survey.openings)
-    root = root_in(words, judgement.root)
+    words, root = by_words(judgement.root, survey.lines, survey.openings)
     if root is None:
         return []
     if table == "listing":

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.judge.merge.offsets import ahead_in_words, offsets_of, set_right
 from logdiag.model import Digest, Line, Log, Role
@@ -14,6 +13,9 @@ from logdiag.rules import RuleBook
 from logdiag.scan.kinds_of_log import JOB_OUTPUT, KindOfLog
 from logdiag.scan.shapes import Shapes, digest
 from logdiag.scan.survey import Survey, joined
+
+if TYPE_CHECKING:
+    from logdiag.judge.merge.machines import Sifted
 
 # Lines of a machine's log that are kept on either side of one of its faults.
 _AROUND = 3
@@ -34,18 +36,13 @@ def case_of(parts: Sequence[Survey], book: RuleBook) -> Case:
     """The case that the surveys of single logs make together."""
     kinds = [_kind_of_log(part, book) for part in parts]
     jobs = [part for part, kind in zip(parts, kinds, strict=True) if kind.is_a_jobs]
-    notes: list[str] = []
+    others = [(part, kind) for part, kind in zip(parts, kinds, strict=True) if not kind.is_a_jobs]
     ahead: dict[int, float] = {}
+    notes: list[str] = []
     if jobs:
-        others = [part for part, kind in zip(parts, kinds, strict=True) if not kind.is_a_jobs]
-        machines = {part.streams[0].index for part, kind in zip(parts, kinds, strict=True) if kind.whose == "machine"}
-        jobs, others = _by_one_clock(jobs, others, ahead, notes)
-        whole = _with_machines(joined(jobs), others, machines, book, ahead, notes)
+        whole, ahead, notes = _with_machines(jobs, others, book)
     else:
-        alone = _of_machines_alone(parts, book)
-        # If some logs show a fault, only these are judged.
-        whole = joined([log for log in alone if log.findings] or alone)
-        whole.of_machines = True
+        whole = _of_machines_alone(parts, book)
     whole.complete = all(part.complete for part in parts)
     logs = tuple(_log_of(part, kind, ahead) for part, kind in zip(parts, kinds, strict=True))
     shapes = _shapes_of(jobs or parts)
@@ -74,68 +71,66 @@ def _has_a_programs_fault(part: Survey, kind: KindOfLog, book: RuleBook) -> bool
     )
 
 
-def _of_machines_alone(parts: Sequence[Survey], book: RuleBook) -> list[Survey]:
-    """Machines' logs without a job's beside them: of their findings only faults that end jobs, and causes."""
+def _of_machines_alone(parts: Sequence[Survey], book: RuleBook) -> Survey:
+    """Machines' logs without a job's beside them, of their findings only faults that end jobs, and causes. If some logs
+    show a fault, only these are judged."""
     from logdiag.judge.merge.machines import faults_of_a_machine_alone
 
-    return [replace(part, findings=list(faults_of_a_machine_alone(part, book)), progress=[]) for part in parts]
-
-
-def _by_one_clock(
-    jobs: list[Survey], others: list[Survey], ahead: dict[int, float], notes: list[str]
-) -> tuple[list[Survey], list[Survey]]:
-    """A job's logs and the others by the clock of most nodes. Adds to `ahead`, by stream, the seconds by which the
-    clock of a log was ahead, and to `notes` a sentence."""
-    offsets = offsets_of(jobs)
-    if not offsets.ahead:
-        return jobs, others
-    of_machines = offsets.of_machines(others)
-    notes.append(offsets.note())
-    ahead |= offsets.of_logs() | of_machines.of_logs()
-    return [set_right(part, offsets) for part in jobs], [set_right(part, of_machines) for part in others]
+    alone = [replace(part, findings=list(faults_of_a_machine_alone(part, book)), progress=[]) for part in parts]
+    whole = joined([log for log in alone if log.findings] or alone)
+    whole.of_machines = True
+    return whole
 
 
 def _with_machines(
-    job: Survey,
-    others: Sequence[Survey],
-    machines: Container[int],
-    book: RuleBook,
-    ahead: dict[int, float],
-    notes: list[str],
-) -> Survey:
-    """A job's survey with the faults of `machines` that count for it. Adds to `ahead`, by stream, the seconds by which
-    their clocks seem to be ahead, and to `notes` what was set aside."""
+    jobs: Sequence[Survey], others: Sequence[tuple[Survey, KindOfLog]], book: RuleBook
+) -> tuple[Survey, dict[int, float], list[str]]:
+    """A job's survey by the clock of most nodes, with the faults of machines that count for it; by stream, the seconds
+    by which the clock of a log seems to be ahead; and sentences on what was set right and what was set aside."""
+    offsets = offsets_of(jobs)
+    of_machines = offsets.of_machines([part for part, _ in others])
+    ahead, notes = {**offsets.of_logs(), **of_machines.of_logs()}, [*offsets.notes()]
+    job = joined([set_right(part, offsets) for part in jobs])
     if not others:
-        return job
-    from logdiag.judge.merge.machines import Sifted, name_among, sifted
+        return job, ahead, notes
+    from logdiag.judge.merge.machines import Sifted, sifted
     from logdiag.judge.merge.window import window_of
 
-    window = window_of(job)
-    nodes = {line.node for line in job.lines if line.node} | {stream.node for stream in job.streams if stream.node}
-    nodes |= {finding.facts["node"] for finding in job.places if "node" in finding.facts}
+    window, nodes = window_of(job), _nodes_of(job)
     shown = {finding.reason for finding in job.findings if finding.role.is_failure}
     added = []
-    for part in others:
-        stream, counting = part.streams[0], Sifted((), ())
-        if stream.index in machines:
-            counting = sifted(part, book, window=window, nodes=nodes, shown=shown)
+    for part, kind in others:
+        right, stream, counting = set_right(part, of_machines), part.streams[0], Sifted()
+        if kind.whose == "machine":
+            counting = sifted(right, book, window=window, nodes=nodes, shown=shown)
         notes += counting.set_aside
         if counting.ahead is not None:
             ahead[stream.index] = ahead.get(stream.index, 0.0) + counting.ahead
             words = ahead_in_words(counting.ahead, "the job's")
             notes.append(f"the clock of {stream.name} is taken to be {words}")
-        placed = partial(_placed, node_of=partial(name_among, nodes=nodes), ahead=counting.ahead or 0.0)
-        near = {finding.line.position + by for finding in counting.findings for by in range(-_AROUND, _AROUND + 1)}
-        lines = [placed(line) for line in part.lines if line.position in near]
-        findings = [finding._replace(line=placed(finding.line)) for finding in counting.findings]
-        added.append(Survey(part.streams, findings, lines=lines))
-    return joined([job, *added])
+        added.append(_as_of_the_job(right, counting, nodes))
+    return joined([job, *added]), ahead, notes
 
 
-def _placed(line: Line, node_of: Callable[[str | None], str | None], ahead: float) -> Line:
-    """A machine's line with the job's name for its node, by the job's clock, and of no rank, whatever its folder."""
-    time = None if line.time is None else line.time - ahead
-    return line._replace(rank=None, node=node_of(line.node), time=time)
+def _nodes_of(job: Survey) -> set[str]:
+    named = {line.node for line in job.lines} | {stream.node for stream in job.streams}
+    named |= {finding.facts.get("node") for finding in job.places}
+    return {node for node in named if node}
+
+
+def _as_of_the_job(part: Survey, counting: Sifted, nodes: Collection[str]) -> Survey:
+    """Of a machine's log what counts for a job, and the lines near it: of no rank, whatever its folder, with the job's
+    name for the node, by the job's clock."""
+    from logdiag.judge.merge.machines import name_among
+
+    def placed(line: Line) -> Line:
+        time = None if line.time is None else line.time - (counting.ahead or 0.0)
+        return line._replace(rank=None, node=name_among(line.node, nodes), time=time)
+
+    near = {finding.line.position + by for finding in counting.findings for by in range(-_AROUND, _AROUND + 1)}
+    lines = [placed(line) for line in part.lines if line.position in near]
+    findings = [finding._replace(line=placed(finding.line)) for finding in counting.findings]
+    return Survey(part.streams, findings, lines=lines)
 
 
 def _log_of(part: Survey, kind: KindOfLog, ahead: dict[int, float]) -> Log:

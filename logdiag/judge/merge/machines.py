@@ -24,8 +24,8 @@ class Sifted(NamedTuple):
     """The findings of one machine's log that count, a sentence for each reason why others do not, and by how many
     seconds its clock seems to be ahead of the job's; None for not at all."""
 
-    findings: tuple[Finding, ...]
-    set_aside: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
+    set_aside: tuple[str, ...] = ()
     ahead: float | None = None
 
 

@@ -46,16 +46,16 @@ class Offsets(NamedTuple):
     def of_machines(self, logs: Sequence[Survey]) -> Offsets:
         """The offsets for machines' own logs, without whole time zones, which may be those of the job alone."""
         ahead = {clock: seconds for clock, seconds in self.ahead.items() if not _is_zone(seconds)}
-        return self._replace(ahead=ahead, clocks=_clocks(logs))
+        return self._replace(ahead=ahead, clocks=_clocks(logs) if ahead else {})
 
-    def note(self) -> str:
-        """A sentence with the clocks that were set right and on what grounds; empty for none."""
+    def notes(self) -> list[str]:
+        """A sentence with the clocks that were set right and on what grounds; none where all are right."""
         sentences = [
             f"{name} is {ahead_in_words(seconds, self.base)} ({self.shared[name]} moments that both logged)"
             for name, seconds in self.ahead.items()
         ]
         more = f", and {len(sentences) - _MOST_TOLD} more" if len(sentences) > _MOST_TOLD else ""
-        return f"clocks differ and were set right: {', '.join(sentences[:_MOST_TOLD])}{more}" if sentences else ""
+        return [f"clocks differ and were set right: {', '.join(sentences[:_MOST_TOLD])}{more}"] if sentences else []
 
 
 def offsets_of(jobs: Sequence[Survey]) -> Offsets:
@@ -88,7 +88,7 @@ def set_right(part: Survey, offsets: Offsets) -> Survey:
         ahead = offsets.ahead.get(_clock(line, offsets.clocks))
         return line._replace(time=line.time - ahead) if ahead and line.time is not None else line
 
-    return part.each_line(right)
+    return part.each_line(right) if offsets.ahead else part
 
 
 def _clocks(logs: Sequence[Survey]) -> dict[int, str]:

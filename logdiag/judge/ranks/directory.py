@@ -15,22 +15,17 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
-from logdiag.judge.ranks.hosts import (
-    hosts_above,
-    hosts_beside,
-    hosts_by_another_name,
-    hosts_in_a_row,
-    hosts_that_start_some,
-    numbers_in,
-)
-from logdiag.judge.ranks.listings import ITEMS, RANGE, Listing, listings_in
+from logdiag.judge.ranks.hosts import Placed, RankAt, hosts_above, hosts_in_a_row, numbers_in
+from logdiag.judge.ranks.listings import ITEMS, RANGE, Listing, listings_in, may_be_a_host
 from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, PROCESSES
 from logdiag.judge.ranks.weights import Features, score
-from logdiag.judge.ranks.words import TIGHT, Row, counted, joined, singular
+from logdiag.judge.ranks.words import TIGHT, Row, counted, joined, members, short_name, singular
 
 _HEAD, _STATED, _OPENING = 8, 14, 24
 _LEAST, _SURE, _LEAST_BY_NOUN, _MOST = -1.5, 0.0, -0.5, 7
 _SHORT_NUMBER, _LONG_NUMBER = 3, 5
+# A longer word with a number is a name of its own.
+_LONGEST_SEAT = 4
 _OFTEN = 2
 # The logarithm of the size from which all listings count as equally large; the lines before and after which a listing
 # is early or late.
@@ -51,15 +46,14 @@ class Named(NamedTuple):
 class Directory:
     """Who is who in a job.
 
-    `names` has the processes by name, `numbered` by noun and number, `on_hosts` by host and a name that only there is
-    of one process. `hosts` has the host of each rank, `ranks_on_host` the ranks by host in small letters; `sure` is the
-    log-odds of the hosts, and `in_order` says that they stood in a row and ranks were dealt out in its order. `listing`
-    is the likeliest listing of the processes, None where none is likely, and `trust` its log-odds. `stated` are
-    numbers one of which may be that of all processes.
+    `names` has the processes by name, or by noun and number (`rank 4`), `on_hosts` by host and a name that only there
+    is of one process. `hosts` has the host of each rank, `ranks_on_host` the ranks by host in small letters; `sure` is
+    the log-odds of the hosts, and `in_order` says that they stood in a row and ranks were dealt out in its order.
+    `listing` is the likeliest listing of the processes, None where none is likely, and `trust` its log-odds. `stated`
+    are numbers one of which may be that of all processes.
     """
 
     names: Mapping[str, Named] = field(default_factory=dict)
-    numbered: Mapping[tuple[str, int], Named] = field(default_factory=dict)
     on_hosts: Mapping[tuple[str, str], Named] = field(default_factory=dict)
     hosts: Mapping[int, str] = field(default_factory=dict)
     ranks_on_host: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -70,19 +64,46 @@ class Directory:
     listings: Sequence[Listing] = ()
     stated: frozenset[int] = frozenset()
 
-    def named(self, row: Row, index: int) -> Named | None:
-        """The process that a word of a line names, by itself or with the next word; None for none."""
-        address = self.names.get(joined(row, index)) if self._has_addresses else None
-        return address or self.names.get(row.lower[index])
+    def look_up(self, row: Row, index: int, hosts: Sequence[str] = ()) -> tuple[Named | None, str]:
+        """The process that a word of a line names, None for none, and by what: its name, noun, host or range; `hosts`
+        are those of the line. Where the whole word names none, its beginning may (`dev2-read`, `cell-2-fwd`)."""
+        if not (self.names or self.on_hosts):
+            return None, ""
+        word, before = row.words[index], row.lower[index - 1] if index else ""
+        if self._has_addresses and (address := self.names.get(joined(row, index))) is not None:
+            return address, "name"
+        # In hod-2/3 the word before the number is a host, not a noun.
+        if before in self.ranks_on_host:
+            of_host = self.on_hosts.get((before, f" {counted(word)[1]}")) if row.signs[index] in TIGHT else None
+            if of_host is not None:
+                return of_host, "name"
+            before = ""
+        beginning = word.rpartition("-")[0]
+        for part in (word, beginning) if beginning[-1:].isdecimal() else (word,):
+            found = self._named_by(part, before, hosts)
+            if found[0] is not None:
+                return found
+        if not word.isalnum() and (several := members(word)):
+            return self.names.get(_numbered(several[0], before)), "range"
+        return None, ""
 
-    def named_or_numbered(self, row: Row, index: int) -> Named | None:
-        """The process that a word of a line names, or its number after a noun, such as `rank 4`; None for none."""
-        return self.named(row, index) or _numbered(self.numbered, row, index)
+    def _named_by(self, word: str, before: str, hosts: Sequence[str]) -> tuple[Named | None, str]:
+        """The process that a word names, None for none, and by what: on a host of its line, by its name, or by its
+        number and a noun, its own stem or the word `before` it."""
+        numbered = _numbered(word, before)
+        # Every host may have a dev2: the one on the line's own host is meant.
+        on_host = numbered if numbered and len(word) <= _LONGEST_SEAT else word.lower()
+        for host in hosts:
+            if (named := self.on_hosts.get((host, on_host))) is not None:
+                return named, "host"
+        if (named := self.names.get(word.lower())) is not None:
+            return named, "name"
+        return self.names.get(numbered), "noun"
 
-    @property
-    def names_any(self) -> bool:
-        """Whether any word may name a process."""
-        return bool(self.names or self.numbered)
+    def rank_at(self, row: Row, index: int) -> int | None:
+        """The rank of the process that a word of a line names; None for none, and for a host's name."""
+        named, _ = self.look_up(row, index)
+        return None if named is None or named.is_host else named.rank
 
     @cached_property
     def _has_addresses(self) -> bool:
@@ -92,7 +113,7 @@ class Directory:
     @cached_property
     def nouns(self) -> frozenset[str]:
         """The nouns before the numbers of processes: rank, worker, ..."""
-        return frozenset(noun for noun, _ in self.numbered)
+        return frozenset(name.partition(" ")[0] for name in self.names if " " in name)
 
     @property
     def complete(self) -> bool:
@@ -105,11 +126,10 @@ class Directory:
         return len(self.ranks_on_host) > 1
 
 
-def _numbered(numbered: Mapping[tuple[str, int], Named], row: Row, index: int) -> Named | None:
-    """The process that a number names after a noun, its own stem or the word before it; None for none."""
-    stem, number = counted(row.words[index]) if numbered else ("", -1)
-    noun = stem or (row.lower[index - 1] if index else "")
-    return numbered.get((singular(noun), number)) if number >= 0 else None
+def _numbered(word: str, before: str) -> str:
+    """`rank 4` for `rank4`, and for `4` behind `rank`; empty for a word without a number."""
+    stem, number = counted(word)
+    return f"{singular(stem or before)} {number}" if number >= 0 else ""
 
 
 def directory_of(rows: Sequence[Row], opening: Sequence[Row]) -> Directory:
@@ -119,26 +139,16 @@ def directory_of(rows: Sequence[Row], opening: Sequence[Row]) -> Directory:
     scored = [(score("listing", features_of(listing, heard, stated)), listing) for listing in listings]
     scored.sort(key=lambda scored_listing: scored_listing[0], reverse=True)
     used = _agreeing(scored)
-    names: dict[str, Named] = {}
-    numbered: dict[tuple[str, int], Named] = {}
-    on_hosts: dict[tuple[str, str], Named] = {}
-    for sure, listing in used:
-        for key, named in _names_in(listing, sure, heard):
-            if isinstance(key, str):
-                names.setdefault(key, named)
-            else:
-                numbered.setdefault(key, named)
-    sure, hosts, in_order = _hosts_of(used, rows, opening, names, numbered)
-    for trust, listing in used:
-        for on_host, named in _names_on_hosts(listing, trust, hosts):
-            on_hosts.setdefault(on_host, named)
+    # The surest listing that has a name counts.
+    names = dict(chain.from_iterable(_names_in(listing, sure, heard) for sure, listing in reversed(used)))
+    placed = _hosts_of(used, rows, opening, Directory(names).rank_at)
+    hosts = placed.hosts
+    on_hosts = dict(chain.from_iterable(_names_on_hosts(listing, sure, hosts) for sure, listing in reversed(used)))
     ranks_on_host: dict[str, list[int]] = defaultdict(list)
     for rank in sorted(hosts):
-        ranks_on_host[hosts[rank].partition(".")[0].lower()].append(rank)
-    best = used[0] if used and used[0][0] > _SURE else (_LEAST, None)
-    return Directory(
-        names, numbered, on_hosts, hosts, ranks_on_host, sure, in_order, best[1], best[0], listings, stated
-    )
+        ranks_on_host[short_name(hosts[rank])].append(rank)
+    trust, best = used[0] if used and used[0][0] > _SURE else (_LEAST, None)
+    return Directory(names, on_hosts, hosts, ranks_on_host, placed.sure, placed.in_order, best, trust, listings, stated)
 
 
 def heard_in(rows: Sequence[Row]) -> Mapping[str, int]:
@@ -158,40 +168,38 @@ def stated_in(rows: Sequence[Row]) -> frozenset[int]:
 def features_of(listing: Listing, heard: Mapping[str, int], stated: frozenset[int]) -> Features:
     """The features by which the listing of a job's processes is told from other listings."""
     hosts, noun, low = listing.hosts, listing.noun, min(listing.numbers)
-    all_names = (*listing.names.values(), listing.addresses)
-    names = [share for column_names in all_names if (share := _share_heard(column_names, heard)) is not None]
-    several = hosts is not None and len(set(hosts.of.values())) > 1
+    names = [
+        share
+        for words in (*listing.names.values(), listing.addresses)
+        if (share := _share_heard(words, heard)) is not None
+    ]
     return {
         "any": 1,
-        "whole": listing.whole,
         "from 0": low == 0,
-        "from 1": low == 1,
         "beside another": listing.beside_another,
         "range": listing.kind == RANGE,
         "items": listing.kind == ITEMS,
-        "size": _size(listing.size),
+        "size": min(_LOG_OF_MOST, math.log2(listing.size)) / _LOG_OF_MOST,
         "only two": listing.size == _OFTEN,
         "called a process": noun in PROCESSES,
         "called rank": noun == "rank",
-        "called a device": noun in DEVICES,
         "called a counter": noun in COUNTERS,
-        "called nothing": not noun,
+        "whole": listing.whole,
+        "from 1": low == 1,
+        "called a device": noun in DEVICES,
         "in one word": bool(listing.stem),
-        "hosts": several,
         "hosts said": hosts is not None and hosts.called_hosts,
-        "hosts shared": hosts is not None and hosts.shared,
         "a host each": hosts is not None and len(set(hosts.of.values())) == listing.size,
-        "early": listing.first < _EARLY,
         "late": listing.first > _LATE,
+        "repeated": min(1.0, len(listing.numbers) / listing.size - 1),
+        "called nothing": not noun,
+        "hosts": hosts is not None and len(set(hosts.of.values())) > 1,
+        "hosts shared": hosts is not None and hosts.shared,
+        "early": listing.first < _EARLY,
         "size stated": max(listing.numbers) + (low == 0) in stated,
         "names": bool(names),
         "names heard": max(names, default=0),
-        "repeated": min(1.0, len(listing.numbers) / listing.size - 1),
     }
-
-
-def _size(number: int) -> float:
-    return min(_LOG_OF_MOST, math.log2(number)) / _LOG_OF_MOST
 
 
 def _share_heard(names: Mapping[str, int], heard: Mapping[str, int]) -> float | None:
@@ -219,7 +227,7 @@ def _agreeing(scored: Sequence[tuple[float, Listing]]) -> list[tuple[float, List
     return used
 
 
-def _names_in(listing: Listing, sure: float, heard: Mapping[str, int]) -> Iterator[tuple[str | tuple[str, int], Named]]:
+def _names_in(listing: Listing, sure: float, heard: Mapping[str, int]) -> Iterator[tuple[str, Named]]:
     for column, column_names in listing.names.items():
         share = _share_heard(column_names, heard) or 0.0
         is_host = listing.hosts is not None and listing.hosts.column == column
@@ -230,13 +238,13 @@ def _names_in(listing: Listing, sure: float, heard: Mapping[str, int]) -> Iterat
             if not name.isdecimal() or len(name) >= _SHORT_NUMBER:
                 yield name, named
             elif column != listing.number_column and listing.nouns[column]:
-                yield (singular(listing.nouns[column]), int(name)), named
+                yield _numbered(name, listing.nouns[column]), named
     share = _share_heard(listing.addresses, heard) or 0.0
     for name, rank in listing.addresses.items():
         yield name, Named(rank, sure, share, is_host=False)
     if listing.noun and sure >= _LEAST_BY_NOUN:
         for rank in set(listing.numbers):
-            yield (listing.noun, rank), Named(rank, sure, 1.0, is_host=False)
+            yield f"{listing.noun} {rank}", Named(rank, sure, 1.0, is_host=False)
 
 
 def _names_on_hosts(listing: Listing, sure: float, hosts: Mapping[int, str]) -> Iterator[tuple[tuple[str, str], Named]]:
@@ -244,7 +252,7 @@ def _names_on_hosts(listing: Listing, sure: float, hosts: Mapping[int, str]) -> 
     number such as `card 2`."""
     for index, column in enumerate(listing.columns):
         pairs = set(zip(map(str.lower, column), listing.numbers, strict=True))
-        placed = {(hosts[rank].partition(".")[0].lower(), name): rank for name, rank in pairs if rank in hosts}
+        placed = {(short_name(hosts[rank]), name): rank for name, rank in pairs if rank in hosts}
         known = index == listing.number_column or index in listing.names or len(set(column)) == 1
         if known or not len(placed) == len(pairs) == listing.size:
             continue
@@ -260,36 +268,22 @@ def _names_on_hosts(listing: Listing, sure: float, hosts: Mapping[int, str]) -> 
 
 
 def _hosts_of(
-    used: Sequence[tuple[float, Listing]],
-    rows: Sequence[Row],
-    opening: Sequence[Row],
-    names: Mapping[str, Named],
-    numbered: Mapping[tuple[str, int], Named],
-) -> tuple[float, Mapping[int, str], bool]:
-    """The log-odds of the hosts, the host of each rank, and whether ranks were dealt out to a row of hosts in order."""
-    listings = [listing for _, listing in used]
-
-    def rank_at(row: Row, index: int) -> int | None:
-        named = names.get(row.lower[index]) or _numbered(numbered, row, index)
-        return None if named is None or named.is_host else named.rank
-
-    ranks = frozenset(listings[0].numbers) if listings else frozenset()
-    listed = [(sure, listing.hosts) for sure, listing in used if listing.hosts is not None]
-    every = [placed for placed in listed if ranks <= placed[1].of.keys()]
-    whole = max(every, key=lambda placed: placed[1].look_like_hosts, default=None)
-    if whole is None and ranks:
-        found = [*hosts_by_another_name(listings, opening), *hosts_above(opening, ranks, rank_at)]
-        found += hosts_beside(rows, ranks, rank_at)
-        found += hosts_that_start_some(opening, ranks, rank_at)
-        if found:
-            return *max(found, key=lambda placed: placed[0]), False
-    if listed:
-        sure, hosts = whole or listed[0]
-        # Of a listing of all processes, the rows of those with names alike make one too.
-        of = max((other.of for _, other in every if other.of.items() >= hosts.of.items()), key=len, default=hosts.of)
-        return sure, of, False
-    dealt = list(hosts_in_a_row(rows[:_OPENING], ranks))
-    return max(dealt, key=lambda each: each[0], default=(_LEAST, {}, False))
+    used: Sequence[tuple[float, Listing]], rows: Sequence[Row], opening: Sequence[Row], rank_at: RankAt
+) -> Placed:
+    """The hosts of the job: those of a listing of all processes, else those above them, else those of any listing, else
+    those that stand in a row."""
+    ranks = frozenset(used[0][1].numbers) if used else frozenset()
+    listed = [Placed(sure, listing.hosts.of) for sure, listing in used if listing.hosts is not None]
+    every = [placed for placed in listed if ranks <= placed.hosts.keys()]
+    above = hosts_above(opening, ranks, rank_at) if ranks and not every else None
+    if above:
+        return above
+    if not listed:
+        return max(hosts_in_a_row(rows[:_OPENING], ranks), key=lambda placed: placed.sure, default=Placed(_LEAST))
+    best = max(every, key=lambda placed: all(map(may_be_a_host, placed.hosts.values())), default=listed[0])
+    # Of a listing of all processes, the rows of those with names alike make one too.
+    larger = (other.hosts for other in every if other.hosts.items() >= best.hosts.items())
+    return Placed(best.sure, max(larger, key=len, default=best.hosts))
 
 
 def in_full(host: str, rows: Sequence[Row]) -> str:

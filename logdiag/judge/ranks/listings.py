@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, groupby, pairwise, zip_longest
+from itertools import groupby, pairwise, zip_longest
 from typing import NamedTuple
 
 from logdiag.judge.ranks.drawings import drawn
@@ -25,14 +25,14 @@ from logdiag.judge.ranks.vocabulary import (
     PROCESSES,
     STEPS,
 )
-from logdiag.judge.ranks.words import HEAD, Row, counted, joined, members, plain, singular
+from logdiag.judge.ranks.words import Row, counted, joined, members, plain, singular
 from logdiag.patterns import pattern_of
 
 Words = tuple[str, ...]
 Key = tuple[str | int | Words, ...]
 _Entries = Sequence[tuple[Row, Sequence[str]]]
 
-RANGE, ITEMS, ROWS, HEADS = "range", "items", "rows", "heads"
+RANGE, ITEMS, ROWS = "range", "items", "rows"
 _HOST = pattern_of(r"(?=.*[\d-])[^\W\d_][^\W_]*(?:-[^\W_]+)*")
 # nvme of nvme0n1   (but nothing of tp-gpu03)
 _STEM_OF_DEVICE = pattern_of(r"([^\W\d_]+)\d")
@@ -55,17 +55,11 @@ class Hosts(NamedTuple):
     called_hosts: bool
     shared: bool
 
-    @property
-    def look_like_hosts(self) -> bool:
-        """Whether they are hosts by their form too, and not only by where they stand."""
-        return all(map(may_be_a_host, set(self.of.values())))
-
 
 @dataclass(frozen=True)
 class Listing:
     """Rows as columns of words. `nouns` has the word before each column, or above it in a table. `numbers` are those of
-    the rows, `number_column` the index of their column, `first` the index of the first row among all lines. `addresses`
-    has the number of each pair of joined words that is of one row alone: `hod-2/3`."""
+    the rows, `number_column` the index of their column, `first` the index of the first row among all lines."""
 
     kind: str
     number_column: int
@@ -148,8 +142,8 @@ class Listing:
         plain = (named and not any(name[0].isdecimal() for name in names)) or (
             self.nouns[column] not in NO_NOUNS_OF_HOSTS and may_be_shared_hosts(names)
         )
-        shared = 1 + sum(before != after for before, after in pairwise(names)) == distinct < len(host_of)
-        in_ranges = self.kind == RANGE and shared and distinct > 1
+        shared = distinct > 1 and neighbours_share(names)
+        in_ranges = self.kind == RANGE and shared
         in_ranges = in_ranges and all(may_be_a_host(name) or _plain_name(name) for name in names)
         if not plain and not in_ranges and not all(may_be_a_host(name) for name in set(names)):
             return None
@@ -159,7 +153,7 @@ class Listing:
         device = counted(names[0])[0] in DEVICES or singular(self.nouns[column]) in DEVICES
         if not called_hosts and (names_themselves or device or distinct == 1):
             return None
-        return Hosts(column, host_of, called_hosts, shared and distinct > 1)
+        return Hosts(column, host_of, called_hosts, shared)
 
 
 def _likelihood(hosts: Hosts) -> tuple[bool, ...]:
@@ -178,6 +172,11 @@ def may_be_a_host(name: str) -> bool:
     return letters.lower() not in NO_HOSTS and (number < 0 or len(stem) > 1 or number >= _LEAST_OF_ONE_LETTER)
 
 
+def looks_like_a_host(word: str) -> bool:
+    """Whether a word looks like a host's name, and like no device (`gpu12`) and no range (`tow01-tow08`)."""
+    return may_be_a_host(word) and counted(word)[0] not in DEVICES and not members(word)
+
+
 def _plain_name(word: str) -> bool:
     """Whether a word of letters alone may be a name: no single letter, level or setting."""
     return word.replace("-", "").isalpha() and len(word) > 1 and word.lower() not in NO_NAMES
@@ -191,47 +190,40 @@ def may_be_shared_hosts(names: Sequence[str]) -> bool:
     count = len(each)
     if not 1 < count < len(names):
         return False
-    runs = 1 + sum(before != after for before, after in pairwise(names))
     in_turn = len(names) > 2 * count and all(name == names[index % count] for index, name in enumerate(names))
-    alike = all(may_be_a_host(name) and counted(name)[0] not in DEVICES and not members(name) for name in each)
+    alike = all(map(looks_like_a_host, each))
     if len(set(each.values())) > 1:
-        return alike and runs == count and min(each.values()) > 1
+        return alike and neighbours_share(names) and min(each.values()) > 1
     names_of_places = all(may_be_a_host(name) or _plain_name(name) for name in each)
-    return alike or (names_of_places and (runs == count or in_turn))
+    return alike or (names_of_places and (neighbours_share(names) or in_turn))
+
+
+def neighbours_share(names: Sequence[str]) -> bool:
+    """Whether each word is that of neighbours alone, and some have the same one."""
+    return len(set(names)) == sum(1 for _ in groupby(names)) < len(names)
 
 
 def listings_in(opening: Sequence[Row], rows: Sequence[Row]) -> list[Listing]:
     """All listings in `opening`, the first lines of a job's logs, in their order; `rows` are all lines."""
     groups: dict[Key, dict[Words, Row]] = defaultdict(dict)
-    for row in (*opening, *_under_their_hosts(opening), *_blocks(opening), *drawn(opening)):
+    for row in (*opening, *_blocks(opening), *drawn(opening)):
         for key, words in _entries(row):
             if any(counted(word)[1] >= 0 for word in words):  # a header may look like its table's rows
                 groups[key].setdefault(tuple(words), row)
-    found = [
+    return [
         listing
         for key, rows_by_words in groups.items()
         if len(rows_by_words) > 1
         for part in _parts(key, [(row, words) for words, row in rows_by_words.items()])
         for listing in _counting(str(key[0]), part, rows)
     ]
-    return found + [listing for part in _heads(opening) for listing in _counting(HEADS, part, rows)]
-
-
-def _under_their_hosts(opening: Sequence[Row]) -> Iterator[Row]:
-    """The lines that stand below a host's name alone, as one with it: `elm-1:` above `  ranks: [0, 1, 2, 3]`."""
-    for above, row in pairwise(opening):
-        if len(above.words) == 1 and above.line.text.rstrip().endswith(":") and may_be_a_host(above.words[0]):
-            yield _as_one([above, row])
 
 
 def _as_one(rows: Sequence[Row]) -> Row:
     """Several lines as one with the words of all."""
-    words, signs, lower = (list(chain.from_iterable(parts)) for parts in zip(*map(_parts_of, rows), strict=True))
-    return Row(rows[-1].line, rows[0].at, words, signs, lower, rows[0].clocked)
-
-
-def _parts_of(row: Row) -> tuple[list[str], list[str], list[str]]:
-    return row.words, row.signs, row.lower
+    words = [word for row in rows for word in row.words]
+    signs = [sign for row in rows for sign in row.signs]
+    return Row(rows[-1].line, rows[0].at, words, signs, [word.lower() for word in words], rows[0].clocked)
 
 
 def _blocks(opening: Sequence[Row]) -> Iterator[Row]:
@@ -259,15 +251,6 @@ def _repeated(forms: Sequence[object], start: int) -> tuple[int, int]:
         if times > 1:
             return size, times
     return 1, 1
-
-
-def _heads(opening: Sequence[Row]) -> Iterator[_Entries]:
-    """The heads of lines of one shape next to each other, as in a table whose last column is free text."""
-    long = [row for row in opening if len(row.words) > HEAD]
-    for shape, rows in groupby(long, key=lambda row: row.head):
-        run = [(row, row.words[: len(shape)]) for row in rows]
-        if len(run) > 1:
-            yield from _runs(run)
 
 
 def _entries(row: Row) -> Iterator[tuple[Key, Sequence[str]]]:
@@ -302,7 +285,7 @@ def _continued(row: Row, ranges: Mapping[int, Words]) -> list[tuple[Key, Sequenc
     0-3 on qs-1, lanes 4-7 on qs-2`. Empty for any other line."""
     indices = _chain(ranges)
     apart = {after - before for before, after in pairwise(indices)}
-    parts = _by_their_hosts(row, indices) or (_evenly(row, indices, apart.pop()) if len(apart) == 1 else [])
+    parts = _evenly(row, indices, apart.pop()) if len(apart) == 1 else []
     entries: list[tuple[Key, Sequence[str]]] = []
     for index, (words, place) in zip(indices, parts, strict=False):
         size = len(ranges[index])
@@ -333,23 +316,6 @@ def _evenly(row: Row, indices: Sequence[int], width: int) -> list[tuple[list[str
     before = before if before <= indices[0] else 0
     parts = [(row.words[index - before : index - before + width], before) for index in indices]
     return [part for part in parts if len(part[0]) == width]
-
-
-def _by_their_hosts(row: Row, indices: Sequence[int]) -> list[tuple[list[str], int]]:
-    """Of each range the word before it, itself, and the words behind it that tell of its host: of `berths 1-4 are made
-    fast on quay-1, berths 5-8 on quay-2` [berths, 1-4, on, quay-1] and [berths, 5-8, on, quay-2]. Empty where any has
-    none, or each as many words from its range as all others."""
-    parts, apart = [], set()
-    for index, end in pairwise([*indices, len(row.words)] if len(indices) > 1 else []):
-        behind = range(index + 1, end - 1)
-        on = next(
-            (k for k in behind if row.lower[k] in {*BEFORE_HOSTS, "in"} and may_be_a_host(row.words[k + 1])), None
-        )
-        if on is None or index == 0:
-            return []
-        apart.add(on - index)
-        parts.append(([*row.words[index - 1 : index + 1], *row.words[on : on + 2]], 1))
-    return parts if len(apart) > 1 else []
 
 
 def _of_range(row: Row, ranges: Mapping[int, Words]) -> Iterator[tuple[Key, Sequence[str]]]:
@@ -502,7 +468,7 @@ def _nouns(kind: str, part: _Entries, columns: Sequence[Words], rows: Sequence[R
             nouns[index] = "host"
     wanted = len(columns) - (kind in {RANGE, ITEMS})
     for header in _headers(row, rows, columns):
-        if len(header) == wanted or (kind == HEADS and wanted < len(header)):
+        if len(header) == wanted:
             nouns[:wanted] = header[:wanted]
             break
     return tuple(nouns)

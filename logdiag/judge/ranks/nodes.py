@@ -126,10 +126,7 @@ def _in_path(row: Row, index: int) -> bool:
 def _ranks_named(row: Row, book: Book) -> AbstractSet[int]:
     """The rank that printed a line, and those that it names."""
     found = {row.line.rank, book.speakers[row.at][0] if row.at in book.speakers else None}
-    for index in range(min(_MOST_WORDS, len(row.words)) if book.directory.names_any else 0):
-        named = book.directory.named_or_numbered(row, index)
-        if named is not None and not named.is_host:
-            found.add(named.rank)
+    found.update(book.directory.rank_at(row, index) for index in range(min(_MOST_WORDS, len(row.words))))
     return {rank for rank in found if rank is not None}
 
 

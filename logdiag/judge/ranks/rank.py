@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
-from itertools import chain, islice, pairwise
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.judge.decisions import decision, first_that_applies
@@ -27,22 +27,17 @@ from logdiag.patterns import pattern_of
 from logdiag.scan.survey import Opening
 
 if TYPE_CHECKING:
-    from logdiag.judge.ranks.readings import Book
-    from logdiag.judge.ranks.witnesses import Root
-    from logdiag.judge.ranks.words import Row
+    from logdiag.judge.ranks.by_words import ByWords
 
 # ValueError: shard 7 of the loom is torn   (other lines may repeat the text without the class)
 _CLASS = pattern_of(r"^[\w.]{1,120}(?:Error|Exception): ")
 _HEADER = "Traceback (most recent call last)"
 _NUMBERS = pattern_of(r"\d{1,9}")
-_WAITED = frozenset({Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR})
-# So many lines at most: of a traceback; that are read for words; first and last ones in which listings are looked for.
-_LONGEST_TRACEBACK, _MOST_LINES, _OPENING, _CLOSING = 200, 4000, 400, 120
-_SHORTEST_QUOTE, _LONGEST_QUOTE, _LONGEST_RECORD = 20, 300, 40
-# A number behind `process` that may be the system's own.
-_LEAST_PID = 1000
-# With less chance no rank is named.
-_LEAST_CHANCE = 0.5
+WAITED = frozenset({Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR})
+"""For a root of these reasons its process waited for others."""
+# So many lines at most: of a traceback; of a record.
+_LONGEST_TRACEBACK, _LONGEST_RECORD = 200, 40
+_SHORTEST_QUOTE, _LONGEST_QUOTE = 20, 300
 
 
 class _Facts(NamedTuple):
@@ -53,7 +48,7 @@ class _Facts(NamedTuple):
     lines: Sequence[Line]
     timeline: Timeline
     owners: Owners
-    book: Callable[[], Book]
+    words: Callable[[], ByWords]
     collectives: Collectives | None
     openings: Sequence[Opening]
 
@@ -83,7 +78,7 @@ def absent_from_the_collective(facts: _Facts) -> int | None:
 
 def waited_for(facts: _Facts) -> int | None:
     """The root's process waited for others in vain, and by its words and those of all lines for this one."""
-    if facts.root.reason not in (*_WAITED, Reason.CONNECTION_ERROR):
+    if facts.root.reason not in (*WAITED, Reason.CONNECTION_ERROR):
         return None
     missed: set[int] = set()
     for told in facts.kinds.told("missed", facts.root.line):
@@ -92,7 +87,7 @@ def waited_for(facts: _Facts) -> int | None:
             missed |= _numbers_in(told.facts["missed"])
     if len(missed) == 1:
         return next(iter(missed))
-    return _likeliest_rank(facts) if facts.root.reason in _WAITED else None
+    return facts.words().rank() if facts.root.reason in WAITED else None
 
 
 def counted_over_its_groups(facts: _Facts) -> int | None:
@@ -180,7 +175,7 @@ def repeats_its_words(facts: _Facts) -> int | None:
 
 def speaker_of_its_block(facts: _Facts) -> int | None:
     """The root's line, or one other of its block, says which process speaks."""
-    return None if facts.root.reason in _WAITED else speaker_beside(facts.root.line, facts.kinds)[0]
+    return None if facts.root.reason in WAITED else speaker_beside(facts.root.line, facts.kinds)[0]
 
 
 def reported_as_ended_first(facts: _Facts) -> int | None:
@@ -210,28 +205,16 @@ def named_first_after_its_machines_fault(facts: _Facts) -> int | None:
     line = facts.root.line
     if not facts.kinds.is_a("machines-own", line):
         return None
-    rows = facts.book().rows
-    at = next((row.at for row in rows if row.line == line), len(rows))
-    for row in rows[at + 1 : at + _LONGEST_TRACEBACK]:
-        if facts.kinds.is_a("machines-own", row.line) or (line.node and row.line.node not in (None, line.node)):
-            continue
-        if named := _processes_named(row):
-            return the_only(named)
-    return None
+
+    def may_tell(below: Line) -> bool:
+        return not facts.kinds.is_a("machines-own", below) and (not line.node or below.node in (None, line.node))
+
+    return the_only(facts.words().named_below(may_tell))
 
 
 def weighed_from_its_words(facts: _Facts) -> int | None:
     """By what the log lists, and by the words of this line and of those that tell of it, this one failed first."""
-    return _likeliest_rank(facts)
-
-
-def _likeliest_rank(facts: _Facts) -> int | None:
-    from logdiag.judge.ranks.witnesses import first_to_fail
-
-    book = facts.book()
-    root = root_in(book, facts.root)
-    rank_and_chance = first_to_fail(book, root) if root else None
-    return rank_and_chance[0] if rank_and_chance and rank_and_chance[1] >= _LEAST_CHANCE else None
+    return facts.words().rank()
 
 
 RANK: tuple[Callable[[_Facts], int | None], ...] = (
@@ -291,8 +274,14 @@ def rank_and_node(
     """The root's rank and node, and the decisions that found the rank and a guessed node. `faults` are those that
     broke the job, `lines` the kept ones, `owner_lines` the findings with the GPU and process of ranks, `collectives`
     where each rank stood when the job hung, `openings` the logs' first lines, where a launcher may list its ranks."""
-    book = cache(lambda: words_of(lines, openings))
-    facts = _Facts(root, faults, lines, timeline, owners_in(owner_lines), book, collectives, openings)
+
+    @cache
+    def words() -> ByWords:
+        from logdiag.judge.ranks.by_words import by_words
+
+        return by_words(root, lines, openings)
+
+    facts = _Facts(root, faults, lines, timeline, owners_in(owner_lines), words, collectives, openings)
     made = first_that_applies(RANK, facts, without=without)
     rank = made[1] if made is not None and made[1] >= 0 else None
     decisions = [decision(made[0], root.line, "no rank" if rank is None else f"rank {rank}")] if made else []
@@ -331,9 +320,6 @@ def _nodes_reported(facts: _Facts, ranks: Collection[int]) -> set[str]:
     speaker, node = speaker_beside(facts.root.line, facts.kinds)
     if node and (not ranks or speaker is None or speaker in ranks):
         return {node}
-    # A task that is a launcher is no rank.
-    if facts.kinds.has("launches-ranks"):
-        return set()
     ends = [end for end in ends_in(facts.kinds) if end.node]
     own = {end.node for end in ends if end.rank in ranks}
     first = first_to_end([end for end in ends if end.rank is None or not ranks])
@@ -343,45 +329,7 @@ def _nodes_reported(facts: _Facts, ranks: Collection[int]) -> set[str]:
 def node_from_words(facts: _Facts, rank: int | None) -> str | None:
     """No known software tells the node: of all words that may be a host's, most speaks for this one; a guess, for which
     no node is left out."""
-    from logdiag.judge.ranks.nodes import node_by_words
-
-    book = facts.book()
-    root_row = root_in(book, facts.root)
-    return node_by_words(book, root_row, rank) if root_row else None
-
-
-def words_of(lines: Sequence[Line], openings: Sequence[Opening]) -> Book:
-    """The words of the first lines of the logs and of the kept ones, in their order. Their readers
-    are imported only here: most logs name rank and node without them."""
-    from logdiag.judge.ranks.readings import book_of
-    from logdiag.judge.ranks.words import rows_of
-
-    # The first streams come first; no more lines are taken than are looked at.
-    first = islice((line for opening in openings for line in opening.lines()), _MOST_LINES)
-    by_place = {(line.stream, line.position): line for line in (*first, *lines)}
-    rows = rows_of(by_place[place] for place in sorted(by_place)[:_MOST_LINES])
-    return book_of(rows, [*rows[:_OPENING], *rows[max(_OPENING, len(rows) - _CLOSING) :]])
-
-
-def root_in(book: Book, root: Fault) -> Root | None:
-    """The root as a row of the book; None where its line is not among the rows."""
-    from logdiag.judge.ranks.witnesses import Root
-
-    row = next((row for row in book.rows if row.line == root.line), None)
-    return Root(row, root.reason in _WAITED, root.reason is Reason.NODE_FAILURE) if row else None
-
-
-def _processes_named(row: Row) -> set[int]:
-    """The numbers behind a word for a process, and its printer's: `[rank4]`, `seat 4`, `tasks 3`; none that may be a
-    process id."""
-    from logdiag.judge.ranks.words import counted, singular
-
-    named = {row.line.rank} - {None}
-    for before, word in pairwise(["", *row.lower]):
-        stem, number = counted(word)
-        if 0 <= number < _LEAST_PID and (stem or singular(before)) in PROCESSES:
-            named.add(number)
-    return {rank for rank in named if rank is not None}
+    return facts.words().node(rank)
 
 
 def _rank_above(facts: _Facts) -> int | None:

@@ -11,13 +11,14 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from logdiag.judge.ranks.directory import Directory, Named, directory_of
+from logdiag.judge.ranks.directory import Directory, directory_of
 from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, HOST_WORDS, PROCESSES, SOURCES, STEPS
 from logdiag.judge.ranks.weights import score
-from logdiag.judge.ranks.words import TIGHT, Row, counted, joined, members, singular
+from logdiag.judge.ranks.words import TIGHT, Row, counted, singular
 
 Slot = tuple[str | int, ...]
 """Where a number stands: after a stem (c in c21), after a word (spinner 13), or in a column of the line."""
@@ -26,8 +27,6 @@ _COLUMNS, _MOST_WORDS, _FAR = 4, 40, 6
 _OPENED = frozenset("[{(<#")
 _FEW, _BIG, _AFTER_MEAN = 4, 1000, 1.5
 _COVERING, _HALF = 1.5, 0.5
-# A longer word with a number is a name of its own.
-_LONGEST_SEAT = 4
 _COLUMN_OF_SPEAKER = 6
 
 
@@ -45,49 +44,45 @@ class Reading(NamedTuple):
     word_index: int
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class Book:
     """The rows of a job's logs, its directory, and, each made when first asked for, what follows from both."""
 
     rows: Sequence[Row]
     directory: Directory
-    _slots: dict[Slot, list[tuple[int, int, int]]] = field(default_factory=dict)
     _slot_features: dict[Slot, dict[str, float]] = field(default_factory=dict)
-    _slots_by_row: dict[int, list[tuple[int, Slot, int]]] = field(default_factory=dict)
-    _speakers: Mapping[int, tuple[int, int]] | None = None
-    _speaker_shapes: frozenset[tuple[str, ...]] | None = None
 
-    @property
+    @cached_property
     def slots(self) -> Mapping[Slot, Sequence[tuple[int, int, int]]]:
         """The numbers of each slot, one a line: index of the row, number, index of the word."""
-        if not self._slots:
-            numbers: dict[Slot, list[tuple[int, int, int]]] = defaultdict(list)
-            for row in self.rows:
-                for index, slot, number in self.slots_of(row):
-                    if slot not in numbers or numbers[slot][-1][0] != row.at:
-                        numbers[slot].append((row.at, number, index))
-            self._slots = numbers
-        return self._slots
+        numbers: dict[Slot, list[tuple[int, int, int]]] = defaultdict(list)
+        for row, slots in zip(self.rows, self._slots_by_row, strict=True):
+            for index, slot, number in slots:
+                if slot not in numbers or numbers[slot][-1][0] != row.at:
+                    numbers[slot].append((row.at, number, index))
+        return numbers
+
+    @cached_property
+    def _slots_by_row(self) -> Sequence[Sequence[tuple[int, Slot, int]]]:
+        return [list(_slots_of(row)) for row in self.rows]
 
     def slots_of(self, row: Row) -> Sequence[tuple[int, Slot, int]]:
         """The numbers of a line: index of the word, slot, number."""
-        if row.at not in self._slots_by_row:
-            self._slots_by_row[row.at] = list(_slots_of(row))
         return self._slots_by_row[row.at]
 
-    @property
+    @cached_property
     def speakers(self) -> Mapping[int, tuple[int, int]]:
         """By index of the row, the rank that printed it and the index of the word that names that rank."""
-        if self._speakers is None:
-            self._speakers = _speakers(self)
-        return self._speakers
+        return _speakers(self)
+
+    @cached_property
+    def _shapes_of_speakers(self) -> frozenset[tuple[str, ...]]:
+        return _shapes_of_speakers(self)
 
     def speaker_index(self, row: Row) -> int:
         """The index of the word that should name the rank that printed a line, as in lines of its form; -1 for none."""
-        if self._speaker_shapes is None:
-            self._speaker_shapes = _speaker_shapes(self)
         indices = range(min(_COLUMN_OF_SPEAKER, len(row.words)))
-        return next((index for index in indices if row.shape[: index + 1] in self._speaker_shapes), -1)
+        return next((index for index in indices if row.shape[: index + 1] in self._shapes_of_speakers), -1)
 
     def slot_features(self, slot: Slot) -> dict[str, float]:
         """The features of a slot: what its numbers are like."""
@@ -220,7 +215,7 @@ def _listed_readings(row: Row, directory: Directory, on_hosts: set[int], hosts: 
     """The words of a line that the directory lists."""
     order: list[int] = []
     for index, word in enumerate(row.words):
-        named, means = _look_up(row, index, directory, hosts)
+        named, means = directory.look_up(row, index, hosts)
         if named is None:
             continue
         if named.rank not in order:
@@ -246,44 +241,6 @@ def _listed_readings(row: Row, directory: Directory, on_hosts: set[int], hosts: 
             features["on its host"] = named.rank in on_hosts
             features["not on its host"] = named.rank not in on_hosts
         yield Reading(named.rank, features, "listed", None, index)
-
-
-def _look_up(row: Row, index: int, directory: Directory, hosts: Sequence[str]) -> tuple[Named | None, str]:
-    """The process that a word names, None for none, and by what: its name, noun, host or range. Where the whole word
-    names none, its beginning may (`dev2-read`, `cell-2-fwd`)."""
-    word, before = row.words[index], row.lower[index - 1] if index else ""
-    if (named := directory.names.get(joined(row, index))) is not None:
-        return named, "name"
-    # In hod-2/3 the word before the number is a host, not a noun.
-    if before in directory.ranks_on_host:
-        of_host = directory.on_hosts.get((before, f" {counted(word)[1]}")) if row.signs[index] in TIGHT else None
-        if of_host is not None:
-            return of_host, "name"
-        before = ""
-    beginning = word.rpartition("-")[0]
-    for part in (word, beginning) if beginning[-1:].isdecimal() else (word,):
-        found = _process_of_word(part, before, directory, hosts)
-        if found[0] is not None:
-            return found
-    if not word.isalnum() and (several := members(word)):
-        stem, number = counted(several[0])
-        return directory.numbered.get((singular(stem or before), number)), "range"
-    return None, ""
-
-
-def _process_of_word(word: str, before: str, directory: Directory, hosts: Sequence[str]) -> tuple[Named | None, str]:
-    """The process that a word names, None for none, and by what: on a host of its line, by its name, or by its number
-    and a noun, its own stem or the word `before` it."""
-    stem, number = counted(word)
-    noun = singular(stem or before)
-    # Every host may have a dev2: the one on the line's own host is meant.
-    on_host = word.lower() if number < 0 or len(word) > _LONGEST_SEAT else f"{noun} {number}"
-    for host in hosts:
-        if (named := directory.on_hosts.get((host, on_host))) is not None:
-            return named, "host"
-    if (named := directory.names.get(word.lower())) is not None:
-        return named, "name"
-    return (directory.numbered.get((noun, number)), "noun") if number >= 0 and noun else (None, "")
 
 
 def _readings_by_form(row: Row, book: Book, taken: set[int], on_hosts: set[int]) -> Iterator[Reading]:
@@ -378,15 +335,16 @@ def _speakers(book: Book) -> dict[int, tuple[int, int]]:
     speakers: dict[int, tuple[int, int]] = {}
     for row in book.rows:
         indices = range(min(_COLUMN_OF_SPEAKER, len(row.words)) if book.directory.names else 0)
-        listed = ((book.directory.named(row, index), index) for index in indices)
-        named = [(named.rank, index) for named, index in listed if named and named.heard and not named.is_host]
+        looked_up = ((*book.directory.look_up(row, index), index) for index in indices)
+        listed = [(named, index) for named, means, index in looked_up if named is not None and means == "name"]
+        named = [(named.rank, index) for named, index in listed if named.heard and not named.is_host]
         named += [(number, index) for index, slot, number in book.slots_of(row) if slot == slot_of_ranks]
         if named:
             speakers[row.at] = named[0]
     return speakers
 
 
-def _speaker_shapes(book: Book) -> frozenset[tuple[str, ...]]:
+def _shapes_of_speakers(book: Book) -> frozenset[tuple[str, ...]]:
     """The shapes of line heads, up to the word that names the printing rank, that lines of several ranks have."""
     ranks: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for row_index, (rank, index) in book.speakers.items():

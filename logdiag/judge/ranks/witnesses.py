@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from logdiag.judge.ranks.listings import Listing, Words
+from logdiag.judge.ranks.listings import Words
 from logdiag.judge.ranks.readings import Book, Reading, Slot, best_reading_by_rank, readings_of
 from logdiag.judge.ranks.weights import score
-from logdiag.judge.ranks.words import Row, counted, plain
+from logdiag.judge.ranks.words import Row, counted, plain, short_name
 from logdiag.patterns import pattern_of
 
 _NUMBERS = pattern_of(r"\d+")
@@ -153,8 +153,31 @@ def _missing(book: Book, root: Root, alike: Sequence[Row]) -> Iterator[Witness]:
 def _differing_in_tables(book: Book, root: Root) -> Iterator[Witness]:
     """The rank whose word in a column of a table below the root differs, where most others agree."""
     for listing in book.directory.listings:
-        if listing.first > root.row.at and listing.size > 2:
-            yield from _differing_in(listing, root)
+        columns = listing.columns if listing.first > root.row.at and listing.size > 2 else ()
+        for index, column in enumerate(columns):
+            odd = _odd_one(dict(zip(listing.numbers, column, strict=True)))
+            if odd and index != listing.number_column:
+                features = {
+                    "odd, all others alike": odd.others_alike,
+                    "odd, whole": listing.whole,
+                    "odd, of many": min(6.0, math.log2(listing.size)) / 6,
+                }
+                yield _witness(odd.rank, "odd", 0.0, root, features)
+
+
+class _Odd(NamedTuple):
+    """The one rank that differs, and whether all others are alike."""
+
+    rank: int
+    others_alike: bool
+
+
+def _odd_one(words: Mapping[int, str]) -> _Odd | None:
+    """The rank that alone has its word, where most have the same one; None for none or several."""
+    often = Counter(words.values())
+    alone = [rank for rank, word in words.items() if often[word] == 1]
+    most_agree = max(often.values()) >= _SHARE_ALIKE * len(words)
+    return _Odd(alone[0], len(often) == 2) if len(alone) == 1 and most_agree else None
 
 
 def _ended_otherwise(book: Book, root: Root) -> Iterator[Witness]:
@@ -165,15 +188,14 @@ def _ended_otherwise(book: Book, root: Root) -> Iterator[Witness]:
         for form, rank, way in _ends_in(row, book):
             forms[form][rank] = way
     for ways in forms.values():
-        often = Counter(ways.values())
-        alone = [rank for rank, way in ways.items() if often[way] == 1]
-        if len(ways) > _FEWEST_ALIKE and len(alone) == 1 and max(often.values()) >= _SHARE_ALIKE * len(ways):
+        odd = _odd_one(ways) if len(ways) > _FEWEST_ALIKE else None
+        if odd:
             features = {
-                "end, all others alike": len(often) == 2,
+                "end, all others alike": odd.others_alike,
                 "end, of many": min(6.0, math.log2(len(ways))) / 6,
                 "end, of all": book.directory.listing is not None and len(ways) == book.directory.listing.size,
             }
-            yield _witness(alone[0], "end", 0.0, root, features)
+            yield _witness(odd.rank, "end", 0.0, root, features)
 
 
 def _ends_in(row: Row, book: Book) -> Iterator[tuple[Words, int, str]]:
@@ -181,7 +203,7 @@ def _ends_in(row: Row, book: Book) -> Iterator[tuple[Words, int, str]]:
     named = list(_ranks_named_in(row, book))
     form = (*map(plain, row.lower[: named[0][0]]), *row.shape[: named[0][0] + 1]) if named else ()
     for (index, rank), (next_index, _) in pairwise([*named, (len(row.words), -1)]):
-        host = book.directory.hosts.get(rank, "").partition(".")[0].lower()
+        host = short_name(book.directory.hosts.get(rank, ""))
         words = [word for word in row.lower[index + 1 : next_index] if word != host]
         if words:
             yield form, rank, " ".join(words[:_WORDS_OF_END])
@@ -192,8 +214,8 @@ def _ranks_named_in(row: Row, book: Book) -> Iterator[tuple[int, int]]:
     directory, last = book.directory, (-1, -1)
     for index, word in enumerate(row.lower):
         stem, number = counted(word)
-        named = directory.named_or_numbered(row, index)
-        rank = named.rank if named and not named.is_host else -1
+        named = directory.rank_at(row, index)
+        rank = -1 if named is None else named
         if rank < 0 and not stem and number >= 0 and directory.hosts.get(number, "").lower() in row.lower:
             rank = number
         if rank >= 0:
@@ -202,18 +224,3 @@ def _ranks_named_in(row: Row, book: Book) -> Iterator[tuple[int, int]]:
             last = index, rank
     if last[1] >= 0:
         yield last
-
-
-def _differing_in(listing: Listing, root: Root) -> Iterator[Witness]:
-    for index, column in enumerate(listing.columns):
-        words = dict(zip(listing.numbers, column, strict=True))
-        often = Counter(words.values())
-        alone = [rank for rank, word in words.items() if often[word] == 1]
-        if (
-            index != listing.number_column
-            and len(alone) == 1
-            and often.most_common(1)[0][1] >= _SHARE_ALIKE * len(words)
-        ):
-            size = min(6.0, math.log2(listing.size)) / 6
-            features = {"odd, all others alike": len(often) == 2, "odd, whole": listing.whole, "odd, of many": size}
-            yield _witness(alone[0], "odd", 0.0, root, features)

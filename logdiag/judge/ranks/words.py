@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from logdiag.judge.ranks.vocabulary import PROCESSES, SPELT
@@ -62,15 +62,11 @@ _DATE = pattern_of(
     rf"|{_MONTH}\.? +\d{{1,2}}(?:,? \d{{4}})?|\d{{1,2}}[ -]{_MONTH}(?:[ -]\d{{2,4}})?)[ :-]+$"
 )
 _SPELT = frozenset(SPELT)
-HEAD = 5
-"""Words of the head of a line, behind which anything may stand."""
 _LONGEST_RECORD = 60
-_BRACKETS = ("[", "(", "{")
-_FEWEST_DEALT = 3
 _LONGEST, _MOST_WORDS, _MOST_CACHED, _MOST_IN_A_RANGE = 1000, 200, 16_384, 256
 
 
-@dataclass(slots=True)
+@dataclass
 class Row:
     """The words of a line and the signs before each; `lower` are the words in small letters, `at` is the index of
     the row among all rows, `clocked` says whether it begins with a clock of any kind."""
@@ -81,19 +77,11 @@ class Row:
     signs: list[str]
     lower: list[str]
     clocked: bool
-    _shape: tuple[str, ...] = field(default=())
 
-    @property
-    def head(self) -> tuple[str, ...]:
-        """The shape of its first words."""
-        return tuple(map(_narrowed, self.signs[:HEAD]))
-
-    @property
+    @cached_property
     def shape(self) -> tuple[str, ...]:
         """The signs between the words, however wide the blanks are."""
-        if not self._shape:
-            self._shape = tuple(map(_narrowed, self.signs))
-        return self._shape
+        return tuple(map(_narrowed, self.signs))
 
 
 TIGHT = frozenset("#/:.@")
@@ -146,17 +134,14 @@ def row_of(line: Line, at: int) -> Row:
 
 
 def _as_range(in_a_row: re.Match[str]) -> str:
-    """Numbered words next to each other as a range, where each is the one before plus 1; in brackets as a row of
-    members, where all are equally far apart, as ranks are that were dealt out in turn; else as they stand."""
+    """Numbered words next to each other as a range, where each is the one before plus 1; else as a row of members."""
     stem = in_a_row[2] or ""
     words = [word for word in in_a_row[0].replace(",", " ").split() if word != "and"]
     numbers = [int(word[len(stem) :]) for word in words]
     apart = {after - before for before, after in pairwise(numbers)}
     if apart == {1}:
         return f"{words[0]}..{words[-1]}"
-    in_brackets = in_a_row.string[in_a_row.start() - 1 : in_a_row.start()] in _BRACKETS
-    dealt = in_brackets and len(apart) == 1 and min(apart) > 1 and len(words) >= _FEWEST_DEALT
-    return ",".join(words) if dealt else in_a_row[0]
+    return ",".join(words)
 
 
 @lru_cache(_MOST_CACHED)
@@ -199,3 +184,8 @@ def singular(noun: str) -> str:
         return noun
     of_y = noun.endswith("ies") and len(noun) > len("dies")
     return f"{noun.removesuffix('ies')}y" if of_y else noun.removesuffix("s")
+
+
+def short_name(host: str) -> str:
+    """A host's name in small letters, without its domain."""
+    return host.partition(".")[0].lower()
