@@ -8,7 +8,7 @@ from typing import NamedTuple
 from logdiag.judge.kinds import Kinds
 from logdiag.judge.tracebacks.chains import Link, RaisedException, Traceback, find_tracebacks
 from logdiag.judge.tracebacks.forms import HEADER, OUTERMOST, WARNED
-from logdiag.model import CALM, Category, Finding, Line, LinePlace, Reason, Role, Support
+from logdiag.model import CALM, DETAILS, Category, Finding, Line, LinePlace, Reason, Role, Support
 from logdiag.patterns import pattern_of
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
@@ -90,8 +90,8 @@ def find_faults(survey: Survey, book: RuleBook, kinds: Kinds) -> list[Fault]:
 
 def _fault_of_line(finding: Finding, next_line: Line | None, book: RuleBook) -> Fault:
     """The fault of a line that belongs to no traceback and no crash."""
-    if finding.role is Role.CAUSE and finding.line.level in ("DEBUG", "TRACE"):
-        finding = finding._replace(role=Role.HINT)  # a detail for debugging, not a report of a failure
+    if _is_a_detail(finding):
+        finding = finding._replace(role=Role.HINT)
     if _is_plain_cause(finding) and next_line is not None and book.announces_retry(next_line):
         finding = finding._replace(role=Role.HINT)  # a failure that is retried, as where one line says both
     return Fault(finding, (finding,), died=False, quiet=finding.goes_on or _only_noted(finding))
@@ -113,6 +113,11 @@ def _crash_fault(crash: Finding, by_place: dict[LinePlace, Finding]) -> Fault:
 def _is_plain_cause(finding: Finding) -> bool:
     """Whether a cause stands on a plain line without a level, as crashes and tools of a job script print it."""
     return finding.role is Role.CAUSE and finding.line.level is None
+
+
+def _is_a_detail(finding: Finding) -> bool:
+    """Whether a cause is a detail for debugging, not a report of a failure."""
+    return finding.role is Role.CAUSE and finding.line.level in DETAILS
 
 
 def _only_noted(finding: Finding) -> bool:
@@ -214,7 +219,7 @@ def _fault_of(
     named = [(exception, _best(findings, book)) for exception, findings in chain]
     _, root = named[max(range(len(named)), key=lambda index: (_naming(index, named, kinds), -index))]
     findings = tuple(finding for _, group in chain for finding in group)
-    if traceback.ignored and root.role is Role.CAUSE:
+    if (traceback.ignored and root.role is Role.CAUSE) or (traceback.logged and _is_a_detail(root)):
         root = root._replace(role=Role.HINT)
     outermost = next(iter(chain[-1][0].frames), "").partition("\n")[0]
     died = not traceback.spared and not traceback.logged and root.role is not Role.HINT

@@ -136,10 +136,13 @@ def _with_root(facts: Facts, without: frozenset[str]) -> tuple[Facts, tuple[Deci
 
 def all_was_survived(facts: Facts) -> Standing | None:
     """No rule knows the software, and its log reads like a good run's: the classes and symptoms that rules found in it
-    were survived; not so a kernel's report of what ends jobs."""
+    were survived; not so a process's report of its own crash, nor a kernel's of what ends jobs."""
     broke, kinds = facts.standing.broke, facts.timeline.kinds
     vague = all(fault.finding.role is Role.HINT or knows_only_its_class(fault) for fault in broke)
-    ends_jobs = any(kinds.is_a("ends-jobs", fault.line) and kinds.is_a("machines-own", fault.line) for fault in broke)
+    ends_jobs = any(
+        fault.finding.ends or (kinds.is_a("ends-jobs", fault.line) and kinds.is_a("machines-own", fault.line))
+        for fault in broke
+    )
     vague = vague and not ends_jobs
     if not broke or not vague or facts.timeline.failed or not facts.reads_well:
         return None

@@ -158,6 +158,8 @@ TROUBLE = frozenset({"ERROR", "SEVERE", "CRITICAL", "FATAL"})
 """The levels that a recorder gives to what went wrong."""
 CALM = frozenset({"INFO", "DEBUG", "TRACE", "NOTICE"})
 """The levels that a recorder gives to ordinary output; `WARNING` lies between."""
+DETAILS = frozenset({"DEBUG", "TRACE"})
+"""Of these, the levels of what helps to debug a program, and is no report of a failure."""
 
 
 class Role(_Word):
