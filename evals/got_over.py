@@ -21,7 +21,7 @@ from logdiag.errors import LogdiagError
 from logdiag.evaluation.cases import Case, load_cases
 from logdiag.judge.facts import Facts
 from logdiag.judge.faults import Fault
-from logdiag.judge.got_over import LEAST, got_over, shares_after_the_last, signs_of
+from logdiag.judge.got_over import LEAST, after_the_last, got_over, signs_of
 from logdiag.judge.judgement import facts_of
 from logdiag.judge.suspects.ranking import ranking
 from logdiag.read.sources import open_sources
@@ -48,14 +48,14 @@ def examples(cases: Iterable[Case], book: RuleBook) -> Iterator[Example]:
     """The root that rules name in each log, and the faults that were recovered from, which together count as one."""
     for case in cases:
         facts = _facts_of(case, book)
-        shares = shares_after_the_last(facts)
+        rests = after_the_last(facts)
         if facts.root is not None and facts.root.finding.role.is_failure:
             counts = _FALSE_ALARM if case.healthy else 1.0
-            yield Example([*signs_of(facts.root, facts, shares).values()], case.healthy, counts, is_root=True)
+            yield Example([*signs_of(facts.root, facts, rests).values()], case.healthy, counts, is_root=True)
         recovered = [fault for fault in facts.standing.recovered if fault.finding.role.is_failure]
         for fault in recovered:
             over = case.healthy or not _is_labelled(fault, case)
-            yield Example([*signs_of(fault, facts, shares).values()], over, 1 / len(recovered), is_root=False)
+            yield Example([*signs_of(fault, facts, rests).values()], over, 1 / len(recovered), is_root=False)
 
 
 def _facts_of(case: Case, book: RuleBook) -> Facts:

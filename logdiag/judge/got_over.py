@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 from logdiag.judge.decisions import decision
 from logdiag.judge.facts import Facts
 from logdiag.judge.faults import Fault
 from logdiag.judge.recovered import Standing, machine_works_until_it_goes, steps_follow, too_few_steps_follow
-from logdiag.model import Line, Reason
+from logdiag.judge.timeline import STEPS_OF_RECOVERY
+from logdiag.model import TROUBLE, Line, Reason
+from logdiag.patterns import pattern_of
 
 # What each of the numbers of `signs_of` is worth, and what is added to their sum.
 _WORTH: Mapping[str, float] = {
@@ -36,6 +40,19 @@ _LEAST_SHARE = 0.2
 _ENDS_PROGRAMS = (Reason.CUDA_ERROR, Reason.ECC_ERROR, Reason.NVLINK_ERROR)
 # So many lines more make the share of a short log small.
 _FEW = 5
+# clip 31 rtf 0.0220   tile 17 of 90 (12 ms)   (a count; parts of clocks, measures and addresses are none)
+_COUNT = pattern_of(r"(?<![\w.:/+-])\d{1,12}(?![\w:+-]|\.\w)")
+# So many lines that count on are work, whatever their words; a program that tries again gives up sooner.
+_LINES_OF_WORK = 5
+_NO_WORK = frozenset({"complaint", "machines-own"})
+
+
+class Rest(NamedTuple):
+    """What follows the last line of a stream that a rule calls a failure: its share of the kept lines, 0 to 1 (0 where
+    there is no such line), and the sorted positions of its lines that count on."""
+
+    share: float = 0.0
+    work: Sequence[int] = ()
 
 
 def got_over(facts: Facts) -> Standing | None:
@@ -47,11 +64,11 @@ def got_over(facts: Facts) -> Standing | None:
     if not broke or facts.timeline.failed:
         return None
     made_by = {made.about.place: made.name for made in facts.standing.decisions if made.about}
-    shares, over, broken = shares_after_the_last(facts), list[Fault](), set[int]()
+    rests, over, broken = after_the_last(facts), list[Fault](), set[int]()
     for fault in reversed(broke):
         name, stream = made_by.get(fault.line.place, ""), fault.line.stream
         may_be = name in _BY_STEPS_ALONE or (name == machine_works_until_it_goes.__name__ and stream not in broken)
-        if may_be and not _ends_its_process(fault, facts) and _is_over(fault, facts, shares):
+        if may_be and not _ends_its_process(fault, facts) and _is_over(fault, facts, rests):
             over.append(fault)
         elif fault.finding.role.is_failure:
             broken.add(stream)
@@ -74,11 +91,11 @@ def _ends_its_process(fault: Fault, facts: Facts) -> bool:
     return fault.died or raised or (not of_machine and fault.reason in _ENDS_PROGRAMS)
 
 
-def _is_over(fault: Fault, facts: Facts, shares: Mapping[int, float]) -> bool:
+def _is_over(fault: Fault, facts: Facts, rests: Mapping[int, Rest]) -> bool:
     """Whether something goes on after a fault, and by all its signs it was got over."""
-    after = _signs_after(fault, facts, shares)
+    after = _signs_after(fault, facts, rests)
     goes_on = after["steps"] or after["is back"] or after["share after the last fault"] >= _LEAST_SHARE
-    return bool(goes_on and facts.suspects().lines) and chance_of(signs_of(fault, facts, shares)) >= LEAST
+    return bool(goes_on and facts.suspects().lines) and chance_of(signs_of(fault, facts, rests)) >= LEAST
 
 
 def chance_of(signs: Mapping[str, float]) -> float:
@@ -86,39 +103,55 @@ def chance_of(signs: Mapping[str, float]) -> float:
     return 1 / (1 + math.exp(-_BIAS - sum(_WORTH[name] * value for name, value in signs.items())))
 
 
-def shares_after_the_last(facts: Facts) -> dict[int, float]:
-    """By stream, the share of its kept lines, 0 to 1, that come after the last that a rule calls a failure."""
+def after_the_last(facts: Facts) -> dict[int, Rest]:
+    """By stream, what its kept lines after the last that a rule calls a failure show."""
     last: dict[int, int] = {}
     for finding in facts.survey.findings:
         if finding.role.is_failure:
             last[finding.line.stream] = max(finding.line.position, last.get(finding.line.stream, 0))
-    printed = facts.timeline.printed
-    return {stream: _share_after(printed.get(stream, ()), at) for stream, at in last.items()}
+    found, of_line = {finding.line.place for finding in facts.survey.findings}, facts.timeline.kinds.of_line
+    rests: dict[int, Rest] = {}
+    for stream, printed in facts.timeline.printed.items():
+        after = printed[bisect_right(printed, last.get(stream, -1), key=lambda line: line.position) :]
+        # No kernel's lines are work, and none of which a rule, its level or a word speaks of trouble.
+        calm = (line for line in after if line.level not in TROUBLE and line.place not in found)
+        work = _counted_on(line for line in calm if _NO_WORK.isdisjoint(of_line.get(line.place, ())))
+        share = len(after) / (len(printed) + _FEW) if stream in last else 0.0
+        rests[stream] = Rest(share, sorted(work))
+    return rests
 
 
-def _share_after(lines: Sequence[Line], position: int) -> float:
-    index = bisect_right(lines, position, key=lambda line: line.position)
-    return (len(lines) - index) / (len(lines) + _FEW)
+def _counted_on(lines: Iterable[Line]) -> Iterator[int]:
+    """The positions of lines of the same words in which a count grows from each to the next."""
+    alike: dict[str, list[Line]] = {}
+    for line in lines:
+        alike.setdefault(line.wording, []).append(line)
+    for same in alike.values():
+        if len(same) >= _LINES_OF_WORK:
+            columns = zip(*(map(int, _COUNT.findall(line.message)) for line in same), strict=False)
+            if any(all(before < after for before, after in pairwise(column)) for column in columns):
+                yield from (line.position for line in same)
 
 
-def signs_of(fault: Fault, facts: Facts, shares: Mapping[int, float]) -> dict[str, float]:
-    """The numbers that speak for or against that a fault was got over; `shares` as of `shares_after_the_last`."""
+def signs_of(fault: Fault, facts: Facts, rests: Mapping[int, Rest]) -> dict[str, float]:
+    """The numbers that speak for or against that a fault was got over; `rests` as of `after_the_last`."""
     ranking = facts.suspects()
     chance = min(max(ranking.failure, _LEAST_CHANCE), 1 - _LEAST_CHANCE)
     return {
         "looks like a failure": math.log(chance / (1 - chance)),
         "is suspicious": math.log(ranking.scores.get(fault.line.place, 0.0) + _LEAST_SCORE),
-        **_signs_after(fault, facts, shares),
+        **_signs_after(fault, facts, rests),
     }
 
 
-def _signs_after(fault: Fault, facts: Facts, shares: Mapping[int, float]) -> dict[str, float]:
-    line, timeline = fault.line, facts.timeline
+def _signs_after(fault: Fault, facts: Facts, rests: Mapping[int, Rest]) -> dict[str, float]:
+    line, timeline, rest = fault.line, facts.timeline, rests.get(fault.line.stream, Rest())
+    counted = min(STEPS_OF_RECOVERY, len(rest.work) - bisect_right(rest.work, line.position))
     return {
-        "steps": float(len(timeline.steps_after(line, any_rank=True))),
+        "steps": float(max(len(timeline.steps_after(line, any_rank=True)), counted)),
         "is back": _how_many_after(line, timeline.back.get(line.stream, ())),
         "went well": _how_many_after(line, (told.line for told in timeline.went_well.get(line.stream, ()))),
-        "share after the last fault": shares.get(line.stream, 0.0),
+        "share after the last fault": rest.share,
     }
 
 

@@ -32,6 +32,8 @@ _COMES_BACK = (
     Reason.CONNECTION_ERROR,
     Reason.S3_STORAGE_ERROR,
 )
+# Of what a supervisor records, as it is now.
+_GOOD_STATES = ("running", "complete")
 # [  193.378949]
 _UPTIME = pattern_of(r"\[ *(\d{1,9}\.\d{3,9})\]")
 # md127   sdk   0000:41:00.0   66:208   10.0.0.9   OSD_DOWN   (what a machine calls its parts, peers and checks)
@@ -122,13 +124,14 @@ def stopped_after_a_clean_end(fault: Fault, timeline: Timeline, later: _Later) -
 
 
 def it_runs_again(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
-    """A supervisor's record tells how something ended, or did not start, that runs now, and nothing breaks any more."""
+    """A supervisor's record tells how something ended, or did not start, that runs now or is complete, and nothing
+    breaks any more."""
     of_a_machine = fault.reason.category is Category.INFRASTRUCTURE or fault.finding.role is Role.HINT
     if of_a_machine or later.broke_after(fault.line):
         return None
     line, states = fault.line, timeline.kinds.told("state-now")
     of_it = [now for now in states if 0 < _lines_between(now.line, line) <= _LINES_OF_A_RECORD]
-    return (bool(of_it) and of_it[-1].facts["state"].lower() == "running") or None
+    return (bool(of_it) and of_it[-1].facts["state"].lower() in _GOOD_STATES) or None
 
 
 def launchers_report_is_the_end(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:

@@ -23,6 +23,8 @@ from logdiag.scan.survey import Survey
 STEPS_OF_RECOVERY = 3
 # So many ordinary lines after a fault show that the job still worked.
 FEW_LINES_OF_CALM = 2
+# So many lines of a scheduler's record may follow the one that names its job.
+_LINES_OF_A_RECORD = 8
 # So many plain lines after one without a level show that the program went on.
 _MUCH = 20
 # step 60/60   iteration       60/      60
@@ -40,8 +42,8 @@ Steps = Mapping[tuple[int, "int | None"], Sequence[int]]
 class Timeline(NamedTuple):
     """One case over time. `failed` is what the caller knows of the job's end, None if nothing.
 
-    `steps` are by (stream, rank): rank None holds all steps of the stream, -1 those that name none. `calm` are ordinary
-    log lines, `ends` clean ends, `proven_ends` those that do not rest on words which a script prints whatever happened.
+    `steps` are by (stream, rank): rank None holds all steps of the stream, -1 those that name none. `jobs` are the
+    lines by which a scheduler says of which of its jobs they and the next lines are. `calm` are ordinary log lines, `ends` clean ends, `proven_ends` those that do not rest on words which a script prints whatever happened.
     `back` are reports that a machine's part works again, `went_well` is what lines say of which thing that went well.
     `ending` is how it ends, whatever its words.
     """
@@ -51,6 +53,7 @@ class Timeline(NamedTuple):
     empty: bool
     finished: bool
     printed: Mapping[int, Sequence[Line]]
+    jobs: Mapping[int, Sequence[Told]]
     steps: Steps
     calm: Positions
     ends: Positions
@@ -92,7 +95,7 @@ class Timeline(NamedTuple):
         ranks = self.ranks_at_end.get(line.stream, frozenset())
         if line.rank is not None and line.rank not in ranks and len(ranks) > 1:
             return None
-        ends, proven = (found.get(line.stream, ()) for found in (self.ends, self.proven_ends))
+        ends, proven = self._of_its_job(self.ends, line), self._of_its_job(self.proven_ends, line)
         good = self.ending.good_status
         if good is not None and good.stream == line.stream and good.position > line.position:
             steps = self.steps_after(line, any_rank=True)
@@ -102,10 +105,22 @@ class Timeline(NamedTuple):
             return ends[-1]
         return proven[-1] if proven and proven[-1] > line.position else None
 
+    def _of_its_job(self, ends: Positions, line: Line) -> Sequence[int]:
+        """The ends in a line's stream but for those of other jobs: a scheduler's log tells of several."""
+        found, job = ends.get(line.stream, ()), self._job(line.stream, line.position)
+        return [end for end in found if self._job(line.stream, end) in (None, job)] if job else found
+
+    def _job(self, stream: int, position: int) -> str | None:
+        """The job that a scheduler's line names, or the record to which the line belongs; None for none."""
+        named = self.jobs.get(stream, ())
+        index = bisect_right(named, position, key=lambda told: told.line.position)
+        near = index > 0 and position - named[index - 1].line.position <= _LINES_OF_A_RECORD
+        return named[index - 1].facts["job"] if near else None
+
     def stopped_after_its_end(self, line: Line) -> bool:
         """Whether a line comes after the job's clean end, in the smaller part of the log or in one without steps, such
         as a test of the result. False where the caller knows that the job failed."""
-        ends = sorted({*self.ends.get(line.stream, ()), *self.proven_ends.get(line.stream, ())})
+        ends = sorted({*self._of_its_job(self.ends, line), *self._of_its_job(self.proven_ends, line)})
         last = ends[bisect_right(ends, line.position) - 1] if ends and ends[0] < line.position else None
         if last is None or self.failed:
             return False
@@ -143,6 +158,7 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed
         empty=survey.total_lines == 0,
         finished=bool(finished),
         printed=printed,
+        jobs=_grouped((told.line.stream, told) for told in kinds.told("job")),
         steps=steps,
         calm=_positions(line for line in survey.lines if line.level in _ORDINARY and line.place not in failing),
         ends=ends,

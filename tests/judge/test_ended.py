@@ -159,6 +159,29 @@ def test_an_unsure_answer_acts_on_nothing(book: RuleBook) -> None:
     assert "(no person needed)" in render(sure)
 
 
+def _event(code: str, cluster: int, *said: str) -> list[str]:
+    """An event of a job in HTCondor's log."""
+    head = f"{code} ({cluster:04d}.000.000) 2026-11-20 03:06:00 "
+    return [head + said[0], *(f"\t{line}" for line in said[1:]), "..."]
+
+
+@pytest.mark.parametrize(("ended", "failed"), [(412, True), (411, False)], ids=["another", "the-same"])
+def test_the_clean_end_of_one_job_clears_no_fault_of_another(book: RuleBook, ended: int, failed: bool) -> None:
+    """A scheduler's log tells of several jobs: one that was held is still held when another ends well."""
+    held = _event("012", 411, "Job was held.", "Job has gone over memory limit of 8192 megabytes. Peak usage: 8204.")
+    well = _event("005", ended, "Job terminated.", "(1) Normal termination (return value 0)")
+    started = [line for cluster in (411, 412) for line in _event("001", cluster, "Job executing on host: <10.0.0.7>")]
+    assert diagnosed(book, *started, *held, *well).failed is failed
+
+
+def test_a_job_that_is_stopped_after_another_ended_well_has_failed(book: RuleBook) -> None:
+    """A stop after the clean end of the same job changes nothing; another job's end says nothing of this one."""
+    well = _event("005", 412, "Job terminated.", "(1) Normal termination (return value 0)")
+    stopped = _event("005", 411, "Job terminated.", "(0) Abnormal termination (signal 15)")
+    started = [line for cluster in (411, 412) for line in _event("001", cluster, "Job executing on host: <10.0.0.7>")]
+    assert diagnosed(book, *started, *well, *stopped).failed
+
+
 def test_a_child_that_is_stopped_before_the_programs_clean_end_fails_nothing(book: RuleBook) -> None:
     """Of a child only the stop is spared: an exception of its own may be why the program ended."""
     ended = ["final return 190.25, policy.pt written", "Training completed"]

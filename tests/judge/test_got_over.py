@@ -44,6 +44,43 @@ def test_no_program_gets_over_having_no_memory_if_it_raises_that(book: RuleBook)
     assert diagnosed(book, *steps(1, 20), *WORK[:40], heap, *WORK[40:100]).reason.value == "OutOfMemoryError"
 
 
+UNIT = "[   31.440871] systemd[1]: Failed to start NetworkManager-wait-online.service - Network Manager."
+
+
+@pytest.mark.parametrize(
+    ("words", "is_over"),
+    [
+        pytest.param("plate {0} of 90, 0.{1} s", True, id="a count that grows"),
+        pytest.param("plate 4 of 90, 0.{1} s", False, id="a count that stays"),
+        pytest.param("plate 4: cannot read strip {0}", False, id="a count of trouble"),
+    ],
+)
+def test_lines_that_count_on_are_work_whatever_their_words(book: RuleBook, words: str, is_over: bool) -> None:
+    """No rule knows a plate; that the next and the next follow shows that the program works."""
+    told = [f"etcher[812]: {words.format(at + 1, 97 - at)}" for at in range(3, 13)]
+    assert (diagnosed(book, UNIT, *told).root_cause is None) is is_over
+
+
+@pytest.mark.parametrize(("started", "is_over"), [("fetchd", True), ("fetchd2", False)])
+def test_a_service_that_died_and_was_started_again_is_got_over(book: RuleBook, started: str, is_over: bool) -> None:
+    """Until it dies once more."""
+    died = "Nov 22 06:30:02 mill-3 systemd[1]: fetchd.service: Main process exited, code=dumped, status=11/SEGV"
+    again = f"Nov 22 06:30:07 mill-3 systemd[1]: Started {started}.service - Fetches shards ahead."
+    work = [f"Nov 22 06:3{at}:15 mill-3 trainer[660]: update {at} loss 1.7" for at in range(4)]
+    assert (diagnosed(book, died, again, *work).root_cause is None) is is_over
+    assert diagnosed(book, died, again, died, *work).root_cause is not None
+
+
+@pytest.mark.parametrize(("failed", "is_over"), [(0, True), (1, False)])
+def test_a_hosts_failed_tasks_were_rescued_if_the_summary_counts_none(
+    book: RuleBook, failed: int, is_over: bool
+) -> None:
+    """Ansible counts a task that was rescued or ignored as none that failed."""
+    task = 'fatal: [mill-03]: FAILED! => {"attempts": 3, "changed": false, "msg": "Request failed: <urlopen error>"}'
+    recap = f"mill-03     : ok=9    changed=2    unreachable=0    failed={failed}    skipped=1    rescued={1 - failed}"
+    assert (diagnosed(book, task, recap).root_cause is None) is is_over
+
+
 REFUSED = "11:20:00 put run/12/part-003: 503 SlowDown, attempt 1"
 
 
@@ -86,6 +123,14 @@ def test_the_last_end_of_what_runs_now_is_past(book: RuleBook, state: str, is_ov
     record = ["  helper:", "    State:          Running", "  scorer:", f"    State:          {state}"]
     ended = ["    Last State:     Terminated", "      Reason:       Error", "      Exit Code:    137"]
     assert (diagnosed(book, *record, *ended).root_cause is None) is is_over
+
+
+@pytest.mark.parametrize(("state", "is_over"), [("complete", True), ("lost", False)])
+def test_what_ended_on_the_way_to_a_complete_task_is_past(book: RuleBook, state: str, is_over: bool) -> None:
+    """The newest event stands on top."""
+    events = ["2026-11-22T07:00:00Z  Started     Task started by client"]
+    events += ["2026-11-22T06:30:00Z  Terminated  Exit Code: 137, Signal: 9"]
+    assert (diagnosed(book, f"Client Status = {state}", *events).root_cause is None) is is_over
 
 
 def test_a_machine_that_works_on_for_hours_does_not_bring_back_what_its_kernel_killed(book: RuleBook) -> None:
