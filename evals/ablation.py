@@ -42,7 +42,7 @@ FOLDERS = ("evals/cases", "evals/inhouse", "evals/machines", "../shared/reallogs
 _LISTS = {"recovered": "RECOVERED", "root": "ROOT", "ranks.rank": "RANK", "outcome": "OUTCOME"}
 _SINGLE = {
     "judgement": ("all_was_survived", "got_over"),
-    "root": ("earlier_word_of_the_same_cause",),
+    "root": ("earlier_word_of_the_same_cause", "said_right_before"),
     "suspects.stand_in": (
         "hint_among_the_suspects",
         "most_suspicious_though_survived",

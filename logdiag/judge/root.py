@@ -12,11 +12,13 @@ from typing import NamedTuple
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import CATCH_ALL, Fault
 from logdiag.judge.timeline import Timeline
-from logdiag.model import Category, Decision, LinePlace, Reason, Role, Support
+from logdiag.model import TROUBLE, Category, Decision, LinePlace, Reason, Role, Support
 
 DISORDER = 400
 """Lines of other processes may be out of order by up to so many lines, because each process buffers its output."""
 
+# Lines: a process prints several lines about one trouble within this distance.
+_RIGHT_BEFORE = 8
 # How launchers name the signal of abort().
 _OF_ABORT = ("6", "Aborted")
 # Seconds. A time without a year counts as of the 1970s: it cannot be compared with one that has a year.
@@ -85,11 +87,10 @@ def find_root(
         return None, ()
     decide, root = made
     decisions = [decision(decide, root.line, "root")]
-    look = earlier_word_of_the_same_cause
-    if decide is loud_cause_that_nothing_explains and look.__name__ not in without:
-        earlier = look(root, among)
-        if earlier is not None:
-            root = earlier
+    for look in LOOKS if decide is loud_cause_that_nothing_explains else ():
+        better = None if look.__name__ in without else look(root, among, timeline)
+        if better is not None:
+            root = better
             decisions.append(decision(look, root.line, "root"))
     return root, tuple(decisions)
 
@@ -200,7 +201,7 @@ def _earliest(faults: Sequence[Fault]) -> Fault:
     return first
 
 
-def earlier_word_of_the_same_cause(root: Fault, among: _Candidates) -> Fault | None:
+def earlier_word_of_the_same_cause(root: Fault, among: _Candidates, timeline: Timeline) -> Fault | None:
     """The first line that names the same cause: a warning that came before the error."""
     earlier = [
         fault
@@ -211,6 +212,36 @@ def earlier_word_of_the_same_cause(root: Fault, among: _Candidates) -> Fault | N
         and (fault.reason is root.reason or _foretells(fault, root))
     ]
     return min(earlier, key=_place) if earlier else None
+
+
+def said_right_before(root: Fault, among: _Candidates, timeline: Timeline) -> Fault | None:
+    """What the same process said of the trouble, or of what by its rule leads to it, right before and as an error."""
+    line = root.line
+    if root.died or root.reason is Reason.OTHERS:
+        return None
+    before = [
+        fault
+        for fault in (*among.symptoms, *among.hints)
+        if (fault.reason is root.reason or root.reason in fault.finding.explains)
+        and not fault.died
+        and 0 < line.position - fault.line.position <= _RIGHT_BEFORE
+        and fault.line.process == line.process
+        and timeline.kinds.is_a("machines-own", fault.line) is timeline.kinds.is_a("machines-own", line)
+        and _is_reported_as_an_error(fault, timeline)
+    ]
+    return root._replace(finding=root.finding._replace(line=min(before, key=_place).line)) if before else None
+
+
+LOOKS = (earlier_word_of_the_same_cause, said_right_before)
+"""For a better line of a cause that was found, in this order."""
+
+
+def _is_reported_as_an_error(fault: Fault, timeline: Timeline) -> bool:
+    """Whether a fault is a symptom, or a hint whose process printed it as an error; a kernel's lines have no level."""
+    if fault.finding.role is Role.SYMPTOM:
+        return True
+    loud = fault.line.level in TROUBLE or timeline.kinds.is_a("machines-own", fault.line)
+    return loud and not fault.quiet and fault.finding.generality > 0
 
 
 def _foretells(warning: Fault, fault: Fault) -> bool:
