@@ -121,10 +121,11 @@ def _is_a_detail(finding: Finding) -> bool:
 
 
 def _only_noted(finding: Finding) -> bool:
-    """Whether a finding was printed as a warning or less, and that level counts. It does not for an exit status, nor
-    for a cause that a person confirmed, nor for a kernel's Xid, whose level is that of a collector. Python's warnings
-    do not count as such for a fault of the infrastructure."""
-    if Support.SAME in finding.supports or (finding.role is Role.SYMPTOM and "exitcode" in finding.facts):
+    """Whether a finding was printed as a warning or less, and that level counts. It does not for an exit status or a
+    signal, nor for a cause that a person confirmed, nor for a kernel's Xid, whose level is that of a collector.
+    Python's warnings do not count as such for a fault of the infrastructure."""
+    tells_the_end = finding.role is Role.SYMPTOM and not finding.facts.keys().isdisjoint(("exitcode", "signal"))
+    if Support.SAME in finding.supports or tells_the_end:
         return False
     line = finding.line
     warned = WARNED.search(line.text) is not None and finding.reason.category is not Category.INFRASTRUCTURE

@@ -508,3 +508,23 @@ def test_a_launchers_calm_lines_about_the_end_are_no_work(book: RuleBook) -> Non
         for i in range(10, 20)
     ]
     assert diagnosed(book, hung, *kills).reason.value == "NCCLTimeoutError"
+
+
+def test_an_exception_that_was_logged_for_debugging_is_no_failure(book: RuleBook) -> None:
+    """The frames below it make it no more than the same line alone is."""
+    told = "2026-03-11 18:14:15 DEBUG till.Cache - no such page: java.nio.file.NoSuchFileException: /till/9"
+    logged = [told, "\tat till.Cache.look(Cache.java:31)", "\tat till.Cache.main(Cache.java:7)"]
+    last = "FATAL error, could not open file pGe.sjdbGTFfile=/till/fold.gtf"
+    answer = diagnosed(book, *logged, last)
+    assert answer.root_cause is not None
+    assert answer.root_cause.text == last
+
+
+@pytest.mark.parametrize("level", ["DEBUG", "INFO", "ERROR"])
+def test_a_signal_that_ended_a_program_counts_at_any_level(book: RuleBook, level: str) -> None:
+    """Programs that are told to end say so calmly."""
+    told = f"Mar-14 03:22:11.120 [SIGTERM handler] {level} nextflow.Session - Session aborted -- Cause: SIGTERM"
+    answer = diagnosed(book, "Mar-14 03:20:11.120 [main] INFO  nextflow.cli.CmdRun - Launching `fold`", told)
+    assert answer.failed
+    assert answer.root_cause is not None
+    assert answer.root_cause.text == told

@@ -103,3 +103,15 @@ def test_a_cut_summary_does_not_tell_who_failed_first(book: RuleBook) -> None:
     cut = diagnosed(book, *raised, "Failures:", *entry)
     whole = diagnosed(book, *raised, "Failures:", *entry, "Root Cause (first observed failure):", *first)
     assert [told.root_cause and told.root_cause.rank for told in (cut, whole)] == [None, 5]
+
+
+def test_a_crash_that_a_process_tells_of_itself_is_not_survived_by_how_its_log_reads(book: RuleBook) -> None:
+    """In the scene of `all_was_survived` a crash stands in place of a class."""
+    scene = next(scene for scene in SCENES if scene["decision"] == "all_was_survived")
+    lines = scene["log"].splitlines()
+    crash = "#  SIGSEGV (0xb) at pc=0x00007f1c0a0b0c0d, pid=8123, tid=8124"
+    lines[scene["line"] - 1] = crash
+    answer = diagnosed(book, *lines)
+    assert answer.failed
+    assert answer.root_cause is not None
+    assert answer.root_cause.text == crash
