@@ -14,7 +14,7 @@ from typing import NamedTuple
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
 from logdiag.judge.kinds import Told
-from logdiag.judge.timeline import FEW_LINES_OF_CALM, STEPS_OF_RECOVERY, Timeline
+from logdiag.judge.timeline import FEW_LINES_OF_CALM, STEPS_OF_RECOVERY, Timeline, fault_habit
 from logdiag.model import Category, Decision, Line, LinePlace, Reason, Role
 from logdiag.patterns import pattern_of
 
@@ -142,6 +142,16 @@ def launchers_report_is_the_end(fault: Fault, timeline: Timeline, later: _Later)
     return end is not None and not later.broke_after(fault.line, end)
 
 
+def comes_back_with_steps_between(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """The same goes wrong in one place again and again, with steps in between."""
+    recovered_until = timeline.habits.get(fault_habit(fault))
+    if recovered_until is None or later.broke_after(fault.line):
+        return None
+    mild = (fault.reason.category is not Category.INFRASTRUCTURE or "service" in fault.traits) and not fault.died
+    # Of the last time, if it may have ended the process or is a machine's fault, only where the job worked afterwards.
+    return fault.line.position <= recovered_until or mild or timeline.worked_after(fault.line) or None
+
+
 def ordinary_work_follows(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
     """Ordinary work is logged after an error that was only printed, and nothing breaks any more."""
     line = fault.line
@@ -188,6 +198,7 @@ RECOVERED: tuple[_Check, ...] = (
     stopped_after_a_clean_end,
     it_runs_again,
     launchers_report_is_the_end,
+    comes_back_with_steps_between,
     ordinary_work_follows,
     rank_crashed_next,
     too_few_steps_follow,

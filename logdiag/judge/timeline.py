@@ -37,6 +37,7 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 Positions = Mapping[int, Sequence[int]]
 Steps = Mapping[tuple[int, "int | None"], Sequence[int]]
+Habit = tuple[int, "int | None", str, str]
 
 
 class Timeline(NamedTuple):
@@ -44,7 +45,8 @@ class Timeline(NamedTuple):
 
     `steps` are by (stream, rank): rank None holds all steps of the stream, -1 those that name none. `jobs` are the
     lines by which a scheduler says of which of its jobs they and the next lines are. `calm` are ordinary log lines,
-    `ends` clean ends, `proven_ends` those that do not rest on words which a script prints whatever happened. `back` are
+    `ends` clean ends, `proven_ends` those that do not rest on words which a script prints whatever happened. `habits`
+    are faults that come back with steps in between, with the position up to which they were recovered from. `back` are
     reports that a machine's part works again, `went_well` is what lines say of which thing that went well. `ending` is
     how it ends, whatever its words.
     """
@@ -62,6 +64,7 @@ class Timeline(NamedTuple):
     ranks_at_end: Mapping[int, frozenset[int | None]]
     nobody_died: bool
     summary: tuple[Told, ...]
+    habits: Mapping[Habit, int]
     back: Mapping[int, Sequence[Line]]
     went_well: Mapping[int, Sequence[Told]]
     ending: Ending
@@ -79,12 +82,7 @@ class Timeline(NamedTuple):
     def steps_after(self, line: Line, *, any_rank: bool = False, most: int = STEPS_OF_RECOVERY) -> list[int]:
         """The next steps of the process that printed a line, a few at most: its rank's own and those that name no
         rank; with `any_rank` those of all ranks."""
-        next_steps: list[int] = []
-        for rank in (None,) if any_rank or line.rank is None else (line.rank, _NO_RANK):
-            positions = self.steps.get((line.stream, rank), ())
-            index = bisect_right(positions, line.position)
-            next_steps += positions[index : index + most]
-        return sorted(next_steps)[:most]
+        return _next_steps(self.steps, line.stream, None if any_rank else line.rank, line.position, most)
 
     def ended_after(self, line: Line) -> int | None:
         """The position of the job's clean end after a line where something went wrong; None for none.
@@ -167,6 +165,7 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed
         ranks_at_end={stream: frozenset(ranks) for stream, ranks in ended.items()},
         nobody_died=not any(fault.died and not fault.of_a_child and not fault.handled for fault in faults),
         summary=summary_of(kinds),
+        habits=_habits(faults, steps),
         back=_grouped((line.stream, line) for line in survey.lines if kinds.of_line.get(line.place, set()) & _BACK),
         went_well=_grouped(
             (told.line.stream, told) for told in kinds.told("went-well") if told.line.place not in failing
@@ -179,6 +178,38 @@ def _steps(survey: Survey) -> Steps:
     steps = [(step, rank) for step in survey.progress for rank in {step.rank, None}]
     unranked = [(step, _NO_RANK) for step in survey.progress if step.rank is None]
     return _sorted(((step.stream, rank), step.position) for step, rank in (*steps, *unranked))
+
+
+def _next_steps(steps: Steps, stream: int, rank: int | None, position: int, most: int = STEPS_OF_RECOVERY) -> list[int]:
+    """The next few steps after a position of a rank and of none, or of all ranks for None."""
+    next_steps: list[int] = []
+    for key in (None,) if rank is None else (rank, _NO_RANK):
+        positions = steps.get((stream, key), ())
+        index = bisect_right(positions, position)
+        next_steps += positions[index : index + most]
+    return sorted(next_steps)[:most]
+
+
+def fault_habit(fault: Fault) -> Habit:
+    """What faults from one place of a program have in common: the frame that caught them, or else their words."""
+    words = "" if fault.within else fault.line.wording
+    return fault.line.stream, fault.line.rank, fault.within, words
+
+
+def _habits(faults: Iterable[Fault], steps: Steps) -> dict[Habit, int]:
+    """Faults that came again after steps, which shows that the job recovered from them, with the position up to which
+    it did. An exception that left the program's outermost frame is none: it ended its process."""
+    first: dict[Habit, Line] = {}
+    habits: dict[Habit, int] = {}
+    for fault in sorted(faults, key=lambda fault: fault.line.place):
+        if fault.finding.role is not Role.CAUSE or (not fault.handled and (fault.within or fault.died)):
+            continue
+        habit = fault_habit(fault)
+        line = first.setdefault(habit, fault.line)
+        later = _next_steps(steps, line.stream, line.rank, line.position)
+        if len(later) == STEPS_OF_RECOVERY and later[-1] < fault.line.position:
+            habits.setdefault(habit, later[-1])
+    return habits
 
 
 def _last_planned_steps(survey: Survey) -> Iterable[Line]:

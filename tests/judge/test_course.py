@@ -289,6 +289,26 @@ def test_a_programs_own_record_that_it_finished_ends_a_fault_that_it_logged(
     assert diagnosed(book, *steps(1, 40), *full, words).failed is not ended
 
 
+def test_what_was_survived_before_is_survived_again(book: RuleBook) -> None:
+    """Errors of one place come again and again between steps; the last of them, at the log's end, ends nothing."""
+    refused = "Error: viewer not reachable at localhost:8097: [Errno 111] Connection refused"
+    broken = [
+        "Traceback (most recent call last):",
+        '  File "/srv/job/loader.py", line 61, in __getitem__',
+        "    return decode(self.paths[at])",
+        "ValueError: not a picture: images/0061.jpg",
+    ]
+    again = [*steps(1, 5), refused, *broken, *steps(6, 5)]
+    assert not diagnosed(book, *again, *broken, *steps(11, 1), refused).failed
+    # For the first time nothing tells that it was survived.
+    assert diagnosed(book, *steps(1, 5), refused).reason.value == "ConnectionError"
+    # A program that was left by it was started anew; now nothing starts it any more.
+    fatal = [broken[0], '  File "/srv/job/train.py", line 88, in <module>', "    main()", broken[-1]]
+    assert diagnosed(book, *steps(1, 5), *fatal, *steps(6, 5), *fatal).reason.value == "ValueError"
+    # What a launcher reports after it is a death.
+    assert diagnosed(book, *again, refused, "train.py FAILED").failed
+
+
 def test_a_traceback_that_a_handler_printed_was_survived_where_steps_follow(book: RuleBook) -> None:
     """Its outermost frame is where it was caught; one from the program's first frame is a death, whatever follows."""
     caught = [
