@@ -62,6 +62,11 @@ _BY_NAME = """\
   ]
 }
 """
+_CUT_OFF = """\
+{
+  "seen": [
+    {"host": "elm-7", "seats": [0, 1]},
+"""
 _HOSTS_ABOVE = """\
              elm-7  oak-3
  berth 0         0      2
@@ -115,3 +120,10 @@ def test_blocks_in_any_order_tell_plain_and_numbered_places() -> None:
 def test_what_is_no_drawing_gives_no_lines(text: str) -> None:
     """A table of several columns is read by its header, text of Python is no JSON, and measures count no processes."""
     assert list(drawn(rows_of(map(parse_line, text.splitlines())))) == []
+
+
+@pytest.mark.parametrize("text", [_CUT_OFF, "[" * 100_000, "{\n" * 400], ids=["cut off", "deep", "never closed"])
+def test_a_json_text_that_does_not_end_is_read_once(text: str) -> None:
+    """It gives no lines, and what stands below it is read."""
+    rows = rows_of(map(parse_line, (text + "\n" + _BOXES).splitlines()))
+    assert [row.line.text for row in drawn(rows)] == ["elm-7 seat 0", "elm-7 seat 1", "oak-3 seat 2", "oak-3 seat 3"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby, takewhile
 from typing import Any
 
@@ -73,7 +74,7 @@ def _columns(opening: Sequence[Row], at: int) -> list[str]:
         if size < _FEWEST or len(set(names)) < size or any(map(str.isdecimal, names)):
             continue
         following = (row.words[-size:] for row in opening[at + 1 : at + _MOST_LINES])
-        cells = list(takewhile(_all_numbers, (words for words in following if len(words) == size)))
+        cells = list(takewhile(partial(_are_numbers, size), following))
         if len(cells) > 1 and _count_all(cells):
             return [
                 f"{name} {','.join(numbers)}" for name, numbers in zip(names, zip(*cells, strict=True), strict=True)
@@ -81,8 +82,8 @@ def _columns(opening: Sequence[Row], at: int) -> list[str]:
     return []
 
 
-def _all_numbers(words: Sequence[str]) -> bool:
-    return all(map(str.isdecimal, words))
+def _are_numbers(size: int, words: Sequence[str]) -> bool:
+    return len(words) == size and all(map(str.isdecimal, words))
 
 
 def _count_all(rows: Sequence[Sequence[str]]) -> bool:
@@ -121,8 +122,10 @@ def _objects(opening: Sequence[Row], at: int) -> tuple[int, list[str]]:
     text = "\n".join([first.rstrip()[-1:], *others])
     try:
         value, end = json.JSONDecoder().raw_decode(text)
-    except (ValueError, RecursionError):
-        return 1, []
+    except json.JSONDecodeError as error:  # up to there it was read, and is not read again
+        return max(text.count("\n", 0, error.pos), 1), []
+    except RecursionError:
+        return 1 + len(others), []
     lines = text.count("\n", 0, end) + 1
     return (lines, list(_innermost("", value))) if lines > 1 else (1, [])
 
