@@ -505,6 +505,14 @@ def test_a_matrix_has_the_ranks_of_each_host_in_its_row() -> None:
     assert listed.hosts == {rank: ("elm-nord", "elm-west")[rank % 2] for rank in range(8)}
 
 
+def test_hosts_may_say_how_many_they_start() -> None:
+    """Ranks are dealt out in the order of these lines, which stand next to each other; processes are no hosts."""
+    boats = [f"boat {rank} is up" for rank in range(6)]
+    listed = _listed("elm-7: agent up, starting 2 boats", "oak-3: agent up, starting 4 boats", *boats)
+    assert listed.hosts == {0: "elm-7", 1: "elm-7"} | dict.fromkeys(range(2, 6), "oak-3")
+    assert not _listed(*boats, "boat1 draws 2 m of 9", "boat3 draws 4 m of 9").hosts
+
+
 def test_hosts_in_a_tree_may_have_different_numbers_of_processes() -> None:
     """Each several, next to each other, and they look like hosts."""
     tree = [

@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
-from logdiag.judge.ranks.hosts import Placed, RankAt, hosts_above, hosts_in_a_row, numbers_in
+from logdiag.judge.ranks.hosts import Placed, RankAt, hosts_above, hosts_in_a_row, hosts_that_start_some, numbers_in
 from logdiag.judge.ranks.listings import ITEMS, RANGE, Listing, listings_in, may_be_a_host
 from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, PROCESSES
 from logdiag.judge.ranks.weights import Features, score
@@ -270,14 +270,14 @@ def _names_on_hosts(listing: Listing, sure: float, hosts: Mapping[int, str]) -> 
 def _hosts_of(
     used: Sequence[tuple[float, Listing]], rows: Sequence[Row], opening: Sequence[Row], rank_at: RankAt
 ) -> Placed:
-    """The hosts of the job: those of a listing of all processes, else those above them, else those of any listing, else
-    those that stand in a row."""
+    """The hosts of the job: those of a listing of all processes, else those above them, else those that say how many
+    they start, else those of any listing, else those that stand in a row."""
     ranks = frozenset(used[0][1].numbers) if used else frozenset()
     listed = [Placed(sure, listing.hosts.of) for sure, listing in used if listing.hosts is not None]
     every = [placed for placed in listed if ranks <= placed.hosts.keys()]
-    above = hosts_above(opening, ranks, rank_at) if ranks and not every else None
-    if above:
-        return above
+    ways = (hosts_above, hosts_that_start_some) if ranks and not every else ()
+    if placed := next(filter(None, (way(opening, ranks, rank_at) for way in ways)), None):
+        return placed
     if not listed:
         return max(hosts_in_a_row(rows[:_OPENING], ranks), key=lambda placed: placed.sure, default=Placed(_LEAST))
     best = max(every, key=lambda placed: all(map(may_be_a_host, placed.hosts.values())), default=listed[0])

@@ -1,12 +1,13 @@
-"""Finds the host of each process where no listing has it: by headings above processes, or by hosts in a row."""
+"""Finds the host of each process where no listing has it: by headings above processes, by how many each host says that
+it starts, or by hosts in a row."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
-from typing import NamedTuple
+from itertools import groupby, pairwise
+from typing import Any, NamedTuple
 
 from logdiag.judge.ranks.listings import looks_like_a_host, may_be_a_host, may_be_shared_hosts
 from logdiag.judge.ranks.vocabulary import IN_TURN
@@ -58,6 +59,28 @@ def _host_of_heading(row: Row) -> str | None:
     """The host of a heading such as `quay elm-7 (2 boats):`, or of one or two plain words: `mira:`, `quay mira`."""
     hosts = list(filter(looks_like_a_host, row.words))
     return hosts[0] if len(hosts) == 1 else row.words[-1] if 1 <= len(row.words) <= 2 else None
+
+
+def hosts_that_start_some(opening: Sequence[Row], ranks: frozenset[int], rank_at: RankAt) -> Placed | None:
+    """The host of each rank where lines next to each other say how many each host starts: `elm-7: starting 2 boats` and
+    `oak-3: starting 4 boats`. Ranks are dealt out in the order of the lines."""
+    for form, group in groupby(opening, key=_form_with_a_host):
+        rows = list(group) if form else []
+        if any(rank_at(row, form[0]) is not None for row in rows):
+            continue  # loom3 is a process
+        names = [row.words[form[0]] for row in rows]
+        counts = [min(numbers_in([row])[0], _MOST_ON_A_HOST) for row in rows]
+        dealt = [name for name, count in zip(names, counts, strict=True) for _ in range(count)]
+        if len(names) == len(set(names)) > 1 and len(dealt) == len(ranks) > len(names):
+            return Placed(_COUNTED_HOSTS, dict(zip(sorted(ranks), dealt, strict=True)))
+    return None
+
+
+def _form_with_a_host(row: Row) -> tuple[Any, ...]:
+    """The index of the only host of a line that has a number too, and its plain words; empty for any other line."""
+    hosts = [index for index, word in enumerate(row.words) if looks_like_a_host(word)]
+    is_one = len(hosts) == 1 and bool(numbers_in([row]))
+    return (hosts[0], *(word if word.isalpha() else "" for word in row.lower)) if is_one else ()
 
 
 def hosts_in_a_row(rows: Sequence[Row], ranks: frozenset[int]) -> Iterator[Placed]:
