@@ -122,7 +122,6 @@ def test_one_line_may_list_all() -> None:
         ['crew: [{"host": "elm-7", "boats": [0, 1]}, {"host": "oak-3", "boats": [2, 3]}]'],
         ["boats 0..=1 -> elm-7, one winch each", "boats 2..=3 -> oak-3, one winch each"],
         ["boats 0\u20131 on elm-7", "boats 2\u20133 on oak-3"],
-        ["boats [0, 2) on elm-7", "boats [2, 4) on oak-3"],
         ["(crew ((elm-7 (boats (0 1))) (oak-3 (boats (2 3)))))"],
         [
             "boat  machine  bus address   pid",
@@ -380,14 +379,6 @@ def test_what_an_item_has_may_stand_around_its_number() -> None:
             for rank, host in ((0, "elm-7"), (2, "oak-3"))]  # fmt: skip
     log = _speaking(rows, "10:05:00 <{pid}> sea: ")
     assert _rank(*log, "10:06:00 <6202> sea: the chart is torn") == 2
-
-
-def test_a_remark_in_a_header_names_no_column() -> None:
-    """So the devices of each host are known by their name."""
-    rows = ["  boat   host   winch   pid   rows (south-north)", "  ------------------------------------------"]
-    rows += [f"  {rank}  {('elm-7', 'oak-3')[rank // 2]}  {rank % 2}  {pid}  {rank * 8 + 1}-{rank * 8 + 8}"
-             for rank, pid in enumerate(_PIDS)]  # fmt: skip
-    assert _rank(*_speaking(rows, "10:05:00 {host} sea: "), "10:06:00 oak-3 watch: winch 1: brake lost") == 3
 
 
 def test_of_two_columns_of_hosts_the_one_that_processes_share_is_right() -> None:

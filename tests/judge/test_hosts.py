@@ -173,12 +173,6 @@ def test_hosts_may_stand_above_their_processes() -> None:
     assert _hosts(*rows, *_SAILS) == dict(enumerate(_IN_ORDER))
 
 
-def test_ranks_may_be_dealt_out_in_turn() -> None:
-    """How many there are is known from what they print."""
-    hosts = _hosts("dealt round robin, quays = [quay-a, quay-b]", *_SAILS)
-    assert hosts == {boat: f"quay-{'ab'[boat % 2]}" for boat in range(4)}
-
-
 def test_a_tree_of_plain_names_has_the_hosts_above_their_processes() -> None:
     """The nearest line that is set in less is the host's."""
     rows = ["harbour 0.9.3, four boats", "├─ quay mira", "│   ├─ boat 0  winch 0", "│   └─ boat 1  winch 1"]

@@ -110,11 +110,6 @@ class Directory:
         """Whether any name may be of two joined words."""
         return any(not TIGHT.isdisjoint(name) for name in self.names)
 
-    @cached_property
-    def nouns(self) -> frozenset[str]:
-        """The nouns before the numbers of processes: rank, worker, ..."""
-        return frozenset(name.partition(" ")[0] for name in self.names if " " in name)
-
     @property
     def complete(self) -> bool:
         """Whether each rank from the lowest to the highest has a known host; else a host may have unknown ranks too."""

@@ -10,7 +10,6 @@ from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 from logdiag.judge.ranks.listings import looks_like_a_host, may_be_a_host, may_be_shared_hosts
-from logdiag.judge.ranks.vocabulary import IN_TURN
 from logdiag.judge.ranks.words import Row, counted, members
 from logdiag.patterns import pattern_of
 
@@ -86,12 +85,11 @@ def _form_with_a_host(row: Row) -> tuple[Any, ...]:
 def hosts_in_a_row(rows: Sequence[Row], ranks: frozenset[int]) -> Iterator[Placed]:
     """The host of each rank where a line names the hosts and how many run on them: `rk0812=4 rk0813=4`, `4 hosts of 8`,
     `24 on tow-0 tow-1 tow-2`, `tow01..tow08 carry 4 each`; or names only the hosts, where the log has `ranks`. Ranks
-    are dealt out in order, or in turn where the line says so."""
+    are dealt out in order."""
     for row in rows:
-        in_turn = not IN_TURN.isdisjoint(row.lower)
         for hosts in map(members, row.words):
             if hosts and all(map(may_be_a_host, hosts)):
-                yield from _dealt_out(hosts, numbers_in([row]), ranks, in_turn=in_turn)
+                yield from _dealt_out(hosts, numbers_in([row]), ranks)
         for indices in _rows_of_hosts(row):
             counts = [_times(word) for index in indices for word in row.words[index + 1 : index + 2]]
             apart = {after - before for before, after in pairwise(indices)}
@@ -100,7 +98,7 @@ def hosts_in_a_row(rows: Sequence[Row], ranks: frozenset[int]) -> Iterator[Place
                 each = [name for name, count in zip(names, counts, strict=True) for _ in range(count)]
                 yield Placed(_COUNTED_HOSTS, dict(enumerate(each)), in_order=True)
             else:
-                yield from _dealt_out(names, numbers_in([row]), ranks, in_turn=in_turn)
+                yield from _dealt_out(names, numbers_in([row]), ranks)
 
 
 def _times(word: str) -> int:
@@ -129,21 +127,19 @@ def numbers_in(rows: Iterable[Row]) -> list[int]:
     return [int(word) for row in rows for word in row.words if word.isdecimal() and len(word) < _LONG_NUMBER]
 
 
-def _dealt_out(
-    names: Sequence[str], stated: Sequence[int], ranks: frozenset[int], *, in_turn: bool
-) -> Iterator[Placed]:
-    """The host of each rank where each host has as many, in order or in turn: by a number of ranks on each or of all in
+def _dealt_out(names: Sequence[str], stated: Sequence[int], ranks: frozenset[int]) -> Iterator[Placed]:
+    """The host of each rank where each host has as many, in order: by a number of ranks on each or of all in
     `stated`, else by the ranks that the log has."""
     count = len(names)
     some = [n for n in stated if 1 < n <= _MOST_ON_A_HOST and (n != count or stated.count(n) > 1)]
     total = next((n for n in stated if n % count == 0 and 1 < n // count <= _MOST_ON_A_HOST), 0)
     each = next((n for n in some if n * count == total), next(iter(some), 0))
     heard = len(ranks) if max(ranks, default=-1) - min(ranks, default=0) + 1 == len(ranks) else 0
-    if heard > count and heard % count == 0 and (in_turn or total in {0, heard}):
+    if heard > count and heard % count == 0 and total in {0, heard}:
         per = heard // count
-        sure = _COUNTED_HOSTS if in_turn or total or per in stated else _EACH
-        dealt = [names[at % count if in_turn else at // per] for at in range(heard)]
-        yield Placed(sure, dict(zip(sorted(ranks), dealt, strict=True)), not in_turn)
+        sure = _COUNTED_HOSTS if total or per in stated else _EACH
+        dealt = (names[at // per] for at in range(heard))
+        yield Placed(sure, dict(zip(sorted(ranks), dealt, strict=True)), in_order=True)
     if each and ((count in stated and not total) or total == each * count):
         sure = _COUNTED_HOSTS if total else _EACH
         yield Placed(sure, {rank: names[rank // each] for rank in range(count * each)}, in_order=True)

@@ -475,21 +475,18 @@ def _nouns(kind: str, part: _Entries, columns: Sequence[Words], rows: Sequence[R
 
 
 def _headers(first: Row, rows: Sequence[Row], columns: Sequence[Words]) -> Iterator[Sequence[str]]:
-    """The words of the line above a table's first row if they are its header: all, and those of its last parentheses; a
-    ruler may stand between. Of what is the same in all records of a table, their header says half or more."""
+    """The words of the line above a table's first row if they are its header; a ruler may stand
+    between. Of what is the same in all records of a table, their header says half or more."""
     above = (rows[index] for index in range(first.at - 1, first.at - 3, -1) if index >= 0)
     header = next((row for row in above if row.words), None)
     varying = [index for index, column in enumerate(columns) if len(set(column)) > 1]
     same = [index for index in range(min(max(varying, default=0), len(first.lower))) if index not in varying]
     if header is None or (header.clocked and 2 * _agreeing(header, first, same) < len(same)):
         return
-    outside, inside = _by_parentheses(header)
     # Words with which the row itself begins name no column: `roster: shard, pid, host` above `roster: 0 81533 gno-09`.
-    different = [word for word, below in zip_longest(outside, first.lower[: len(outside)]) if word != below]
+    different = [word for word, below in zip_longest(header.lower, first.lower[: len(header.lower)]) if word != below]
     if sum(map(str.isalpha, different)) >= len(different) - 1:
-        yield outside
-    if all(map(str.isalpha, inside)):
-        yield inside
+        yield header.lower
     # rank  machine   bus address   process   (blanks within a column's name are narrow)
     names = [word for word, signs in zip(header.lower, header.signs, strict=True) if signs != " "]
     if not header.clocked:
@@ -500,18 +497,3 @@ def _agreeing(row: Row, other: Row, indices: Sequence[int]) -> int:
     """At how many indices two rows have the same word."""
     shared = min(len(row.lower), len(other.lower))
     return sum(row.lower[index] == other.lower[index] for index in indices if index < shared)
-
-
-def _by_parentheses(row: Row) -> tuple[list[str], list[str]]:
-    """The words of a header but for remarks, `tile host accel pid rows (south-north)`, and those of its last remark:
-    `order of the seats (number, seat, pid, machine)`."""
-    outside: list[str] = []
-    inside: list[str] = []
-    is_inside = False
-    for word, signs in zip(row.lower, row.signs, strict=True):
-        was_inside, opens = is_inside, signs.rfind("(")
-        is_inside = opens > signs.rfind(")") if set(signs) & set("()") else is_inside
-        if is_inside and (not was_inside or opens >= 0):
-            inside.clear()
-        (inside if is_inside else outside).append(word)
-    return outside, inside

@@ -26,7 +26,7 @@ _STEM, _WORD, _COLUMN = "stem", "word", "column"
 _COLUMNS, _MOST_WORDS, _FAR = 4, 40, 6
 _OPENED = frozenset("[{(<#")
 _FEW, _BIG, _AFTER_MEAN = 4, 1000, 1.5
-_COVERING, _HALF = 1.5, 0.5
+_COVERING = 1.5
 _COLUMN_OF_SPEAKER = 6
 
 
@@ -130,7 +130,6 @@ def _features_of_slot(
         "from 1": low == 1,
         "covers": min(1.0, _COVERING * len(numbers) / lines),
         "changes": len(moves) / max(1, len(numbers) - 1),
-        "falls": min(_HALF, falling),
         "only rises": bool(moves) and not falling,
         "again": min(math.log2(len(numbers) / distinct), _FAR) / _FAR,
         "few": len(numbers) < _FEW,
@@ -143,15 +142,9 @@ def _features_of_slot(
         "late in lines": min(_FAR, _mean_index(seen)) / _FAR,
         "stem": slot[0] == _STEM,
         "column": slot[0] == _COLUMN,
-        "short for listed": slot[0] == _STEM and _is_short(word, directory),
         "host's stem": slot[0] != _COLUMN and any(counted(host)[0] == slot[1] for host in directory.ranks_on_host),
         **_beside_listing(word, set(numbers), directory),
     }
-
-
-def _is_short(stem: str, directory: Directory) -> bool:
-    """Whether a stem is short for a noun that the log lists: sh12 is a shuttle, C19 a cell."""
-    return any(noun.startswith(stem) and noun != stem for noun in directory.nouns)
 
 
 def _mean_index(seen: Sequence[tuple[int, int, int]]) -> float:
@@ -167,9 +160,8 @@ def _beside_listing(word: str, numbers: set[int], directory: Directory) -> Mappi
     return {
         "listing": 1,
         "only listed": numbers <= listed,
-        "share of listed": len(numbers & listed) / listing.size,
         "up to last listed": max(numbers) == max(listed),
-        "called otherwise": bool(word) and bool(listing.noun) and word != listing.noun,
+        "share of listed": len(numbers & listed) / listing.size,
         "trust": directory.trust / 5,
         "another column": any(word == singular(noun) for noun in listing.nouns if noun),
     }
@@ -262,7 +254,6 @@ def _readings_by_form(row: Row, book: Book, taken: set[int], on_hosts: set[int])
             "begins line": index == 0,
             "after mean": index > mean_index + _AFTER_MEAN,
             "in brackets": row.signs[index][-1:] in _OPENED,
-            "behind a host": directory.several_hosts and index > 0 and row.lower[index - 1] in directory.ranks_on_host,
         }
         if on_hosts:
             features |= {"number of its host": number in on_hosts, "not of its host": number not in on_hosts}
@@ -278,13 +269,11 @@ def _readings_by_host(
         "by host": 1,
         "trust of hosts": max(-2.0, min(directory.sure, 5.0)) / 5,
         "hosts in order": directory.in_order,
-        "one host named": len({host for _, host in hosts}) == 1,
     }
     for host_index, host in hosts[:2]:
         ranks = directory.ranks_on_host[host]
         if len(ranks) == 1 and directory.complete:
-            alone: dict[str, float] = {"alone": 1, "alone, several": directory.several_hosts, "alone, machine": machine}
-            yield Reading(ranks[0], {**common, **alone, "alone, early": host_index < 2}, "alone", None, host_index)
+            yield Reading(ranks[0], {**common, "alone": 1}, "alone", None, host_index)
         elif len(ranks) > 1 and directory.several_hosts:
             first: dict[str, float] = {"first there": 1, "first, machine": machine, "first, begins": host_index < 1}
             yield Reading(ranks[0], common | first, "first", None, host_index)
@@ -292,12 +281,10 @@ def _readings_by_host(
                 number = counted(word)[1]
                 unread = index not in taken and row.lower[index] not in directory.ranks_on_host
                 if unread and 0 <= number < len(ranks):
-                    yield Reading(
-                        ranks[number], common | _seat_features(row, host_index, index, directory), "seat", None, index
-                    )
+                    yield Reading(ranks[number], common | _seat_features(row, host_index, index), "seat", None, index)
 
 
-def _seat_features(row: Row, host_index: int, index: int, directory: Directory) -> dict[str, float]:
+def _seat_features(row: Row, host_index: int, index: int) -> dict[str, float]:
     stem = counted(row.words[index])[0] or (row.lower[index - 1] if index else "")
     next_to = index == host_index + 1
     return {
@@ -306,8 +293,6 @@ def _seat_features(row: Row, host_index: int, index: int, directory: Directory) 
         "joined to host": next_to and row.signs[index] in TIGHT,
         "seat called a device": singular(stem) in DEVICES,
         "seat called a process": stem in PROCESSES,
-        "seat called a counter": stem in COUNTERS,
-        "seat's column": directory.listing is not None and stem in filter(None, directory.listing.nouns),
         "seat's place": min(index, _FAR) / _FAR,
     }
 

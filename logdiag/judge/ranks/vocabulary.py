@@ -30,10 +30,6 @@ NO_NOUNS_OF_HOSTS = frozenset(
     "stage role group kind type numa socket state status mode level lvl phase part side tier tp pp dp ep".split()
 )
 """Words before what neighbouring processes share and that is no host."""
-IN_TURN = frozenset(
-    "robin roundrobin round-robin cyclic cyclically mod modulo turn alternating interleaved striped scattered".split()
-)
-"""Words of a line by which neighbouring ranks are on different hosts."""
 SPELT = tuple(
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen".split()
 )

@@ -29,8 +29,6 @@ _LOOSE_RANGE = pattern_of(
     r"(?<![\w.-])([A-Za-z]{0,3}\d{1,6})(?: ?(?:\.\.|-|to|through) {1,6}| ?(?:\.\.[=.]|[\u2013\u2014]) {0,6})"
     r"([A-Za-z]{0,3}\d{1,6})(?![\w.]|-\d)"
 )
-# boats [4, 8)   (Python's and C's: the last is not among them)
-_HALF_OPEN = pattern_of(r"\[(\d{1,6}), ?(\d{1,6})\)")
 # quay-1: {first: 1, last: 4}   from=0 to=7   start 8, end 15
 _SPELT_RANGE = pattern_of(
     r"\b(?:first|from|start|begin|lo|low)[:= ]{1,3}(\d{1,6}),? {1,2}"
@@ -121,7 +119,6 @@ def row_of(line: Line, at: int) -> Row:
         text = _DATE.sub("", before) + _REST_OF_CLOCK.sub("", after, count=1)
     if any(sign in text for sign in _RANGE_SIGNS):
         text = _LOOSE_RANGE.sub(r"\1..\2", text)
-    text = _HALF_OPEN.sub(lambda bounds: f"{bounds[1]}..{int(bounds[2]) - 1}", text) if ")" in text else text
     text = _IN_A_ROW.sub(_as_range, _SPELT_RANGE.sub(r"\1..\2", text))
     pairs = _WORDS.findall(text)[:_MOST_WORDS]
     words = [word.partition(".")[0] if ":" in word else word for _, word in pairs]
