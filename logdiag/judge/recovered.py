@@ -123,6 +123,14 @@ def stopped_after_a_clean_end(fault: Fault, timeline: Timeline, later: _Later) -
     return timeline.stopped_after_its_end(fault.line) or None
 
 
+def steps_go_on_for_long(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """Something died, and by its clock the job made steps a minute later and more, until nothing broke any more: such
+    steps were in no buffer when it died."""
+    if not fault.died or later.broke_after(fault.line):
+        return None
+    return timeline.steps_long_after(fault.line) >= STEPS_OF_RECOVERY or None
+
+
 def it_runs_again(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
     """A supervisor's record tells how something ended, or did not start, that runs now or is complete, and nothing
     breaks any more."""
@@ -196,6 +204,7 @@ RECOVERED: tuple[_Check, ...] = (
     it_went_well_before_the_next,
     machine_works_until_it_goes,
     stopped_after_a_clean_end,
+    steps_go_on_for_long,
     it_runs_again,
     launchers_report_is_the_end,
     comes_back_with_steps_between,

@@ -35,6 +35,8 @@ _BACK = {"back-again", "whole-again"}
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
+# Seconds; longer than what a process printed stays in a buffer.
+_MINUTE = 60.0
 Positions = Mapping[int, Sequence[int]]
 Steps = Mapping[tuple[int, "int | None"], Sequence[int]]
 Habit = tuple[int, "int | None", str, str]
@@ -135,11 +137,21 @@ class Timeline(NamedTuple):
         """Whether the job made a step or reported ordinary work after a line."""
         return bool(self.steps_after(line)) or self.calm_after(line) >= FEW_LINES_OF_CALM
 
+    def steps_long_after(self, line: Line) -> int:
+        """How many steps were printed a minute or more after a line, by their own clocks."""
+        printed = self.printed.get(line.stream, ())
+        index = _index_after(printed, line)
+        since = next((before.time for before in reversed(printed[:index]) if before.time is not None), None)
+        if since is None:
+            return 0
+        steps = frozenset(self.steps.get((line.stream, None), ()))
+        times = (later.time for later in printed[index:] if later.position in steps)
+        return sum(time is not None and time - since >= _MINUTE for time in times)
+
     def printed_much_after(self, line: Line) -> bool:
         """Whether a program that prints without levels went on to print much."""
         printed = self.printed.get(line.stream, ())
-        index = bisect_right(printed, line.position, key=lambda later: later.position)
-        return line.level is None and len(printed) - index >= _MUCH
+        return line.level is None and len(printed) - _index_after(printed, line) >= _MUCH
 
 
 def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed: bool | None = None) -> Timeline:
@@ -240,3 +252,7 @@ def _sorted(pairs: Iterable[tuple[_K, int]]) -> dict[_K, list[int]]:
 
 def _positions(lines: Iterable[Line]) -> dict[int, list[int]]:
     return _sorted(line.place for line in lines)
+
+
+def _index_after(lines: Sequence[Line], line: Line) -> int:
+    return bisect_right(lines, line.position, key=lambda printed: printed.position)

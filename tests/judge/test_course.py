@@ -548,3 +548,11 @@ def test_a_signal_that_ended_a_program_counts_at_any_level(book: RuleBook, level
     assert answer.failed
     assert answer.root_cause is not None
     assert answer.root_cause.text == told
+
+
+@pytest.mark.parametrize(("seconds", "failed"), [(30, False), (5, True)])
+def test_steps_a_minute_after_a_death_show_that_it_was_survived(book: RuleBook, seconds: int, failed: bool) -> None:
+    """What was printed sooner may have waited in a buffer."""
+    clocks = [f"2026-11-20 10:{at * seconds // 60:02d}:{at * seconds % 60:02d}" for at in range(8)]
+    told = [f"{clock} {step}" for clock, step in zip(clocks, steps(1, 8), strict=True)]
+    assert diagnosed(book, *told[:2], *traceback_of("KeyError: 'bucket'"), *told[2:]).failed == failed
