@@ -65,7 +65,10 @@ _BY_NAME = """\
 _CUT_OFF = """\
 {
   "seen": [
-    {"host": "elm-7", "seats": [0, 1]},
+    {
+      "host": "elm-7",
+      "seats": [0, 1]
+    },
 """
 _HOSTS_ABOVE = """\
              elm-7  oak-3
@@ -124,6 +127,6 @@ def test_what_is_no_drawing_gives_no_lines(text: str) -> None:
 
 @pytest.mark.parametrize("text", [_CUT_OFF, "[" * 100_000, "{\n" * 400], ids=["cut off", "deep", "never closed"])
 def test_a_json_text_that_does_not_end_is_read_once(text: str) -> None:
-    """It gives no lines, and what stands below it is read."""
+    """None of its parts is read again, which would take long in a large text; what stands below it is."""
     rows = rows_of(map(parse_line, (text + "\n" + _BOXES).splitlines()))
     assert [row.line.text for row in drawn(rows)] == ["elm-7 seat 0", "elm-7 seat 1", "oak-3 seat 2", "oak-3 seat 3"]

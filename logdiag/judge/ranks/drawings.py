@@ -26,8 +26,7 @@ _SIDES = frozenset("|│║")
 _CELLS = pattern_of("[|│║;,]| {3,}")
 _OPENS_A_TEXT = pattern_of(r"[\[{]\s*$")
 _MOST_LINES = 400
-_FEWEST = 2
-Match = re.Match[str]
+_FEWEST_HOSTS = 2
 
 
 def drawn(opening: Sequence[Row]) -> Iterator[Row]:
@@ -60,9 +59,8 @@ def _rows_of_numbers(opening: Sequence[Row]) -> Iterator[Row]:
 
 def _width_of_matrix(row: Row) -> int:
     """How many numbers stand behind the name with which a line begins; 0 where anything else does."""
-    numbers = row.words[1:]
-    is_row = len(numbers) > 1 and not row.words[0].isdecimal() and all(map(str.isdecimal, numbers))
-    return len(numbers) if is_row else 0
+    size = len(row.words) - 1
+    return size if size > 1 and not row.words[0].isdecimal() and _are_numbers(size, row.words[1:]) else 0
 
 
 def _columns(opening: Sequence[Row], at: int) -> list[str]:
@@ -71,7 +69,7 @@ def _columns(opening: Sequence[Row], at: int) -> list[str]:
     header = opening[at].words
     for names in (header, header[1:]):
         size = len(names)
-        if size < _FEWEST or len(set(names)) < size or any(map(str.isdecimal, names)):
+        if size < _FEWEST_HOSTS or len(set(names)) < size or any(map(str.isdecimal, names)):
             continue
         following = (row.words[-size:] for row in opening[at + 1 : at + _MOST_LINES])
         cells = list(takewhile(partial(_are_numbers, size), following))
@@ -92,7 +90,7 @@ def _count_all(rows: Sequence[Sequence[str]]) -> bool:
     return numbers == list(range(len(numbers)))
 
 
-def _boxes(tops: Sequence[Match], opening: Sequence[Row], at: int) -> tuple[int, list[str]]:
+def _boxes(tops: Sequence[re.Match[str]], opening: Sequence[Row], at: int) -> tuple[int, list[str]]:
     """Of boxes side by side, whose tops stand in one line: how many lines they have, and a line for each cell, with the
     name in the top or else in the first cell before it."""
     cells: list[list[str]] = [[] for _ in tops]
