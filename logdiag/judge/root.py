@@ -1,4 +1,4 @@
-"""Which fault is the root? Ordered decisions over the faults that stand, then a look for an earlier word of that cause.
+"""Which fault is the root? Ordered decisions over the faults that stand, then looks for a better line of that cause.
 
 A fault is a consequence if a cause explains it (by its rule, or by the table of reasons) and does not come after it.
 Of the causes that none explains, the earliest is the root.
