@@ -39,11 +39,11 @@ Patterns = list[tuple[int, str]]
 
 
 class Marks(NamedTuple):
-    """Whether the patterns found on a line mark a traceback's `frame` or a collective's `call`, and whether a rule may
-    `fire`, which needs a pattern of another role."""
+    """Whether the patterns found on a line mark a traceback's `frame`, which of them are of `calls` of collectives, and
+    whether a rule may `fire`, which needs a pattern of another role."""
 
     frame: bool
-    call: bool
+    calls: tuple[int, ...]
     fire: bool
 
 
@@ -160,7 +160,7 @@ class RuleBook:
         """The marks of a line on which these patterns were found."""
         return Marks(
             not self._structural.isdisjoint(patterns),
-            not self._calls.isdisjoint(patterns),
+            tuple(number for number in patterns if number in self._calls),
             not self._never_fire.issuperset(patterns),
         )
 
@@ -170,9 +170,9 @@ class RuleBook:
         return all(self.rules[index].shipped and not asks_for_a_digit(pattern) for index, pattern in scanned)
 
     def calls_on(self, patterns: tuple[int, ...], text: str) -> list[Match]:
-        """The matches on a text of those of these patterns that read a rank's collectives."""
+        """The matches on a text of these patterns, which read a rank's collectives."""
         line = Line("", 0, text)
-        matches = (self.search(self.scanned[number][1], line) for number in patterns if number in self._calls)
+        matches = (self.search(self.scanned[number][1], line) for number in patterns)
         return [match for match in matches if match]
 
     def found_in(self, text: str, patterns: Iterable[int]) -> list[int]:

@@ -41,7 +41,7 @@ _MOST_SHAPES = 20_000
 # Shapes that differ in more than names and numbers; each is looked at, which takes 100 microseconds, and is kept.
 _MOST_LOOKED_AT = 8000
 # The fields of `Shapes` that depend on the rules alone, and so hold for all logs.
-_OF_RULES = ("settled", "patterns_of", "steady", "not_scanned", "found", "asked")
+_OF_RULES = ("possible", "settled", "patterns_of", "steady", "not_scanned", "found")
 # In a log of so many lines, of each shape that comes so often in one block it is asked whether rules can fire on it.
 _FREQUENT, _WORTH_ASKING = 50, 2000
 _LONGEST_SHAPE = 4096
@@ -84,9 +84,9 @@ class _Shape:
 class Shapes:
     """Counts line shapes over all streams. `add` says which lines of a block are worth keeping.
 
-    Frequent shapes are `asked` about once. On lines of `settled` shapes no rule can fire, whatever numbers they hold.
-    On lines of the shapes in `patterns_of` only these patterns may match, which mark frames of tracebacks and calls of
-    collectives. On lines of `steady` shapes rules may fire, but the patterns `found` on a line are found on all lines
+    Frequent shapes are asked about once: only the `possible` patterns may match on their lines, whatever numbers these
+    hold. On lines of `settled` shapes no rule can fire. Those of the shapes in `patterns_of` need no scan: they mark
+    frames of tracebacks and calls of collectives. On lines of `steady` shapes rules may fire, but the patterns `found` on a line are found on all lines
     that differ from it in digits only. Lines of these three are `not_scanned` for rules. `known` has each shape met;
     `finer` the same by their text without names and quoted words, which several of them may share."""
 
@@ -97,12 +97,12 @@ class Shapes:
     shapes: list[_Shape] = field(default_factory=list)
     progress_keys: set[bytes] = field(default_factory=set)
     checkpoint_keys: set[bytes] = field(default_factory=set)
+    possible: dict[bytes, frozenset[int]] = field(default_factory=dict)
     settled: set[bytes] = field(default_factory=set)
     patterns_of: dict[bytes, Patterns] = field(default_factory=dict)
     steady: set[bytes] = field(default_factory=set)
     not_scanned: set[bytes] = field(default_factory=set)
     found: dict[bytes, Patterns] = field(default_factory=dict)
-    asked: set[bytes] = field(default_factory=set)
     total: int = 0
     unshaped: int = 0
     bound: frozenset[str] = field(init=False)
@@ -152,9 +152,9 @@ class Shapes:
         """Asks once, of each shape that is frequent in a block of a long log, whether a rule can fire on its lines."""
         self.total += len(looked.shapes)
         for key in [key for key, count in looked.counts.items() if count >= _FREQUENT and self.total > _WORTH_ASKING]:
-            if key not in self.asked and len(self.asked) < _MOST_SHAPES:
-                self.asked.add(key)
+            if key not in self.possible and len(self.possible) < _MOST_SHAPES:
                 patterns = self.book.patterns_on_shape(key)
+                self.possible[key] = frozenset(patterns)
                 fires = self.book.marks_of(patterns).fire
                 if fires and (HEX in key or not self.book.take_all_digits(patterns)):
                     continue
@@ -165,6 +165,10 @@ class Shapes:
                 else:
                     self.patterns_of[key] = patterns
                 self.not_scanned.add(key)
+
+    def may_match(self, patterns: Patterns, shape: bytes) -> bool:
+        """Whether one of these patterns may match on a line of a shape."""
+        return shape not in self.possible or not self.possible[shape].isdisjoint(patterns)
 
     def hits_in(self, looked: Looked, lines: BlockLines) -> dict[Patterns, list[int]]:
         """The indices of the lines of a block on which patterns may match, in order, by all the patterns of a line."""

@@ -220,7 +220,7 @@ class _Reader:
     def _keep(self, looked: Looked, lines: BlockLines, firsts: list[int], hits: dict[Patterns, list[int]]) -> None:
         """Keeps the lines of a block that are worth it. `firsts` are the indices of the first lines of their shapes,
         `hits` those of lines on which patterns may match."""
-        found = self._looked_through(lines, hits)
+        found = self._looked_through(lines, looked.shapes, hits)
         windows = [(0, self.after), *found.windows, *self._around_frames(lines, found)]
         if (before := min(start for start, _ in windows)) < 0:
             for kept in self.tail.lines(-before):
@@ -236,14 +236,17 @@ class _Reader:
         self.unknown.extend(map(lines.kept, self.shapes.latest_unknown(looked, _LATEST_UNKNOWN)))
         self.tail.add(lines)
 
-    def _looked_through(self, lines: BlockLines, hits: dict[Patterns, list[int]]) -> _FoundInBlock:
-        """Looks at the lines of a block on which a rule may fire; those of floods are only counted."""
+    def _looked_through(
+        self, lines: BlockLines, shapes: Sequence[bytes], hits: dict[Patterns, list[int]]
+    ) -> _FoundInBlock:
+        """Looks at the lines of a block, which have these shapes, where a rule may fire; those of floods are only
+        counted."""
         found = _FoundInBlock()
         calls, asked = list[tuple[int, Patterns]](), list[tuple[int, Patterns]]()
         for patterns, indices in hits.items():
             frame, call, fires = self.book.marks_of(patterns)
             if call:
-                calls += zip(indices, repeat(patterns))
+                calls += [(at, call) for at in indices if self.shapes.may_match(call, shapes[at])]
             if fires and not frame:
                 indices = self.floods.count(patterns, indices, lines.several(indices, LONGEST_TEXT), found.latest)
             if fires:

@@ -114,7 +114,7 @@ def test_the_latest_calls_are_those_of_taking_every_line_apart(book: RuleBook) -
     calls = Calls(book.calls_on, lambda position, number, text: Line("", number, text.decode(), position=position))
     expected: dict[tuple[object, ...], deque[tuple[int, dict[str, str]]]] = {}
     for at, patterns in book.matcher.on_lines(data, starts_of_lines(data)):
-        if not book.marks_of(patterns).call:
+        if not (patterns := book.marks_of(patterns).calls):
             continue
         calls.add([(at, at + 1, lines[at].encode(), patterns)])
         matches = book.calls_on(patterns, lines[at])
