@@ -86,9 +86,10 @@ class Shapes:
 
     Frequent shapes are asked about once: only the `possible` patterns may match on their lines, whatever numbers these
     hold. On lines of `settled` shapes no rule can fire. Those of the shapes in `patterns_of` need no scan: they mark
-    frames of tracebacks and calls of collectives. On lines of `steady` shapes rules may fire, but the patterns `found` on a line are found on all lines
-    that differ from it in digits only. Lines of these three are `not_scanned` for rules. `known` has each shape met;
-    `finer` the same by their text without names and quoted words, which several of them may share."""
+    frames of tracebacks and calls of collectives. On lines of `steady` shapes rules may fire, but the patterns `found`
+    on a line are found on all lines that differ from it in digits only. Lines of these three are `not_scanned` for
+    rules. `known` has each shape met; `finer` the same by their text without names and quoted words, which several of
+    them may share."""
 
     book: RuleBook
     filters: tuple[Filter, ...]
