@@ -42,7 +42,9 @@ class KindOfLog(NamedTuple):
 
 
 JOB_OUTPUT = KindOfLog("job-output", "A job's output", "job")
-_JOURNAL = "system-journal"
+_JOURNAL, _KERNEL_LOG = "system-journal", "kernel-log"
+# Programs print clocks in the form of the kernel's too: [Sun Nov 22 06:33:08 2026] loom#4: thread torn
+_OF_KERNELS = "kernels-word"
 
 
 def kind_of_block(block: Block, book: RuleBook) -> KindOfLog:
@@ -59,6 +61,8 @@ def kind_of_block(block: Block, book: RuleBook) -> KindOfLog:
     # An indented line continues the record above it.
     heads = sum(times for shape, names, times in named if names or not shape.startswith((b" ", b"\t")))
     name = _most_common_kind([(names, times) for _, names, times in named], whose, heads)
+    if name == _KERNEL_LOG and not any(_OF_KERNELS in kinds_of[shape] for shape in shapes):
+        return JOB_OUTPUT
     in_form = sum("syslog-form" in kinds_of[shape] for shape in shapes)
     if not name and _JOURNAL in whose and in_form >= max(1, _MOSTLY_A_MACHINES * heads):
         unknown = [kinds_of[shape].isdisjoint(whose) for shape in shapes]
