@@ -26,11 +26,12 @@ from logdiag.scan.looked import DIGITS, Looked, Patterns
 CHECKPOINT_KINDS = frozenset({"checkpoint-begun", "checkpoint-saved", "checkpoint-loaded"})
 """The kinds of lines about a checkpoint."""
 
-# Numbers in base 16, quoted words and paths, which vary as numbers do. All begin with one of a set of characters, which
-# is found faster than either of several beginnings.
+# Numbers in base 16, paths, and one or two words in quotes, which vary as numbers do; more words are said, as in a CSV
+# file. All begin with one of a set of characters, which is found faster than either of several beginnings.
 _VARYING = pattern_of(
     rb"[0-9a-f'\"/#=._-](?:(?<=\b[0-9a-f])(?:(?<=0)x[0-9a-fA-F]+|[0-9a-f]{5,}(?:-[0-9a-f]+)*\b)"
-    rb"|(?<=')[^']{0,200}'|(?<=\")[^\"]{0,200}\"|(?<=/)[\w.@%+-]+(?:/[\w.@%+-]+)+|(?<=[#=._-])[#=._-]{5,})"
+    rb"|(?<=')[^'\s]{0,200}(?:\s[^'\s]{0,200})?'|(?<=\")[^\"\s]{0,200}(?:\s[^\"\s]{0,200})?\""
+    rb"|(?<=/)[\w.@%+-]+(?:/[\w.@%+-]+)+|(?<=[#=._-])[#=._-]{5,})"
 )
 # In a record, words in quotes are its message and do not vary.
 # {"ts": 17.2, "node": "b-12", "state": "GONE", "note": "no pulse"}   (names and values; all but `b-12` stays)

@@ -89,6 +89,15 @@ def test_records_of_a_logger_that_nobody_knows_are_told_apart_by_what_they_say()
     assert ranking(found, kept).lines[0].line.text == cause
 
 
+@pytest.mark.parametrize("form", ['ts={n} lvl=info said="{words}"', '{n},INFO,loom,"{words}"'])
+def test_lines_are_told_apart_by_what_they_say_in_quotes(form: str) -> None:
+    """In a CSV file, and in records with keys that nobody knows, every message stands in quotes."""
+    words = [f"pass {n} over the warp done, tension 2.1" for n in range(60)]
+    words += ["the shed of beam four is torn and cannot be lifted", *["no answer from beam four, leaving"] * 3]
+    lines = [form.format(n=1764000000 + n, words=said) for n, said in enumerate(words)]
+    assert "is torn" in ranking(*read(*lines)).lines[0].line.text
+
+
 def test_a_command_that_a_shell_traces_is_no_suspect() -> None:
     """It is what the shell was about to run, whatever words are in it."""
     found = ranking(

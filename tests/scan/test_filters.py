@@ -60,6 +60,17 @@ def test_lines_with_another_path_or_address_are_one_shape(book: RuleBook) -> Non
     assert sum("cached" in text for text in kept(diagnosed(book, *lines))) < 100
 
 
+def test_what_a_line_says_in_quotes_is_kept(book: RuleBook) -> None:
+    """In a CSV file every line differs from the others in quoted words only; those of the failure stay."""
+    passes = [f'{n},2026-11-22 06:33:08,INFO,loom,"pass {n} over the warp done, tension 2.1"' for n in range(4000)]
+    torn = '4000,2026-11-22 06:33:08,INFO,loom,"the shed of beam four is torn and cannot be lifted"'
+    lines = [*passes[:3000], torn, *passes[3000:]]
+    answer = diagnosed(book, *lines)
+    assert torn in kept(answer)
+    assert len(answer.digest.lines) < 100
+    assert_adds_up(answer)
+
+
 def test_a_traceback_is_kept_whole(book: RuleBook) -> None:
     """Also the second one of the same shape, in the middle of a flood."""
     failure = traceback_of("KeyError: 'caption'")

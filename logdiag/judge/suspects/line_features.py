@@ -60,8 +60,10 @@ _HEAD = pattern_of(
 # 43/64   w19   [fleet-1]   rank=3   <7>
 _SPEAKER = pattern_of(r"[\[(<]?(?:[A-Za-z]{0,12}[-_#=]?\d{1,5})(?:/\d{1,5})?[\])>|:]*$")
 _TIME = pattern_of(r"\d[\d:.,TZ+/-]*\d$|\d+$")
+# 0x7f3c   4f9a11c0   'w-03'   "two words" (more words are said, as in a CSV file)   /data/part-7/x.bin   12
 _VARYING = pattern_of(
-    r"\b0x[0-9a-fA-F]+|\b(?=[a-f]*\d)[0-9a-f]{6,}\b|'[^']{0,200}'|\"[^\"]{0,200}\"|(?:/[\w.@%+-]+){2,}|\d+"
+    r"\b0x[0-9a-fA-F]+|\b(?=[a-f]*\d)[0-9a-f]{6,}\b|'[^'\s]{0,200}(?:\s[^'\s]{0,200})?'"
+    r"|\"[^\"\s]{0,200}(?:\s[^\"\s]{0,200})?\"|(?:/[\w.@%+-]+){2,}|\d+"
 )
 # {"node": "b-12", "note": "no pulse"}: names and values of a record
 _IN_QUOTES = pattern_of(r'"((?:[^"\\]|\\.){0,200})"(:?)')
