@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 from operator import eq
 
-from logdiag.model import ALL_NINES, CommonPrefix, with_nines
+from logdiag.model import ALL_NINES, TROUBLE, CommonPrefix, with_nines
 from logdiag.patterns import pattern_of
 from logdiag.read.forms import Forms, shipped_forms
 from logdiag.read.prefixes import parse_line
@@ -25,6 +25,8 @@ _LONGEST_PREFIX = 240
 _MOST_TOKENS = 80
 # The first or last lines of a recorder itself may stand without its prefix.
 _AGREEING = 0.95
+# A program does not print so many errors and nothing else: its collector calls all that is on stderr an error.
+_MANY_IN_TROUBLE = 20
 _TOKEN = pattern_of(r" +|\w+|[^\w ]")
 _LEVEL = pattern_of(
     r"(?i:trace|debug|debg|info|notice|warn|warning|error|err|severe|critical|crit|fatal|panic|stdout|stderr|out)|[IWEFDCT]"
@@ -88,7 +90,9 @@ def _shared_prefix(lines: Sequence[str]) -> CommonPrefix | None:
     level = levels.pop() if len(levels) == 1 else None
     # Lines that differ in numbers alone are nested alike.
     rests = {with_nines(rest): rest for rest in (match.string[match.end() :] for match in matches)} if level else {}
-    return CommonPrefix(pattern, relays=level if any(map(_is_of_another_program, rests.values())) else None)
+    all_in_trouble = level in TROUBLE and len(matches) >= _MANY_IN_TROUBLE
+    relays = all_in_trouble or any(map(_is_of_another_program, rests.values()))
+    return CommonPrefix(pattern, relays=level if relays else None)
 
 
 def _label_of(lines: Sequence[bytes]) -> re.Pattern[str] | None:

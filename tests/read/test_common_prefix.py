@@ -62,6 +62,34 @@ def test_the_answer_does_not_depend_on_the_recorder(book: RuleBook, name: str, r
     assert recorded.root_cause.rank == plain.root_cause.rank
 
 
+LOOM = [f"pass {n} over the warp done, tension {2.1 - n / 100:.2f}, beam 4 at 17 turns" for n in range(60)]
+TORN = "the shed of beam four is torn and cannot be lifted"
+OF_UNKNOWN_SOFTWARE: dict[str, Callable[[int, str], str]] = {
+    **RECORDERS,
+    "CSV": lambda at, text: f'{at},2026-11-22 05:31:{_second(at)},INFO,loom,"{text}"',
+    "keys nobody knows": lambda at, text: f'ts=2026-11-22T05:31:{_second(at)}Z lvl=info said="{text}"',
+    "the kernel's clock": lambda at, text: f"[{at + 812.123456:12.6f}] {text}",
+    "Perl's clock": lambda at, text: f"[Sun Nov 22 05:31:{_second(at)} 2026] {text}",
+}
+
+
+@pytest.mark.parametrize("recorder", OF_UNKNOWN_SOFTWARE)
+def test_the_root_of_software_that_nobody_knows_does_not_depend_on_the_recorder(book: RuleBook, recorder: str) -> None:
+    """Work, a line that says what broke, what others say of it, and the last word: in every form the same root."""
+    lines = [*LOOM, TORN, *["no answer from beam four, leaving the loom"] * 3, "weaving broken off with 7"]
+    answer = diagnose(log_of(*map(OF_UNKNOWN_SOFTWARE[recorder], range(len(lines)), lines)), rules=book, memory=False)
+    assert answer.failed
+    assert answer.root_cause is not None
+    assert TORN in answer.root_cause.text
+
+
+@pytest.mark.parametrize("payload", ["textPayload", "message"])
+def test_a_collector_that_calls_every_line_an_error_makes_no_failure(book: RuleBook, payload: str) -> None:
+    """As collectors do with all that a container prints to stderr."""
+    lines = [json.dumps({payload: said, "severity": "ERROR", "timestamp": "2026-11-22T05:31"}) for said in LOOM]
+    assert diagnose(log_of(*lines), rules=book, memory=False).failed is not True
+
+
 def test_a_recorders_own_words_stand_without_its_prefix(book: RuleBook) -> None:
     """A few lines of other form, and lines whose message is empty, do not hide what the others share."""
     lines = [*steps(1, 60), "", *traceback_of("KeyError: 'caption'"), ""]

@@ -52,6 +52,7 @@ _LEVEL = pattern_of(
 )
 _WARNING, _ERROR = 3, 4
 _HEAD_CHARACTERS = 72
+_MANY_ERRORS, _NEARLY_ALL = 20, 0.95
 # 2026-05-02 11:55:55 | r00 |    09:00:08.866   8/32 I    [fleet-1]    w19    [12:01]
 _HEAD = pattern_of(
     r"(?:[\[(<|]*(?:[\d:.,/TZ+-]+|[A-Za-z]{0,12}[-_#]?\d[\d/:.,-]*|[DIWEFC]|(?i:trace|debug|info|notice|warn|warning"
@@ -155,8 +156,11 @@ class View:
 
     @cached_property
     def levels(self) -> list[int]:
-        """The level of each line, 0 (not known) to 5 (fatal)."""
-        return [_level(line) for line in self.lines]
+        """The level of each line, 0 (not known) to 5 (fatal). Where nearly every line is an error, the collector calls
+        all that is on stderr one, and the level tells nothing."""
+        levels = [_level(line) for line in self.lines]
+        errors = sum(level >= _ERROR for level in levels)
+        return [0] * len(levels) if errors >= max(_MANY_ERRORS, _NEARLY_ALL * len(levels)) else levels
 
     @cached_property
     def loudest(self) -> int:
