@@ -86,7 +86,10 @@ def test_the_root_of_software_that_nobody_knows_does_not_depend_on_the_recorder(
 @pytest.mark.parametrize("payload", ["textPayload", "message"])
 def test_a_collector_that_calls_every_line_an_error_makes_no_failure(book: RuleBook, payload: str) -> None:
     """As collectors do with all that a container prints to stderr."""
-    lines = [json.dumps({payload: said, "severity": "ERROR", "timestamp": "2026-11-22T05:31"}) for said in LOOM]
+    said = [*LOOM, "all beams are put away"]
+    times = [f"2026-11-22T05:{31 + at // 60}:{at % 60:02d}Z" for at in range(len(said))]
+    records = [{payload: text, "severity": "ERROR", "timestamp": at} for text, at in zip(said, times, strict=True)]
+    lines = map(json.dumps, records)
     assert diagnose(log_of(*lines), rules=book, memory=False).failed is not True
 
 
