@@ -79,8 +79,9 @@ def last_status_is_bad(facts: Facts) -> Outcome | None:
 
 
 def ended_cleanly(facts: Facts) -> Outcome | None:
-    """The job reports its clean end."""
-    return Outcome.HEALTHY if facts.timeline.finished else None
+    """The job reports its clean end, unless the lines look like nothing but a failure's: its script may have printed
+    it whatever became of its program."""
+    return Outcome.HEALTHY if facts.timeline.finished and not _is_doubtful(facts, _VERY_DOUBTFUL) else None
 
 
 def last_status_is_good(facts: Facts) -> Outcome | None:

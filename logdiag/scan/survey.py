@@ -21,6 +21,7 @@ from logdiag.read.streams import Stream
 from logdiag.rules import RuleBook
 from logdiag.scan.calls import Call, Calls
 from logdiag.scan.floods import Floods, Frames, Kind, above
+from logdiag.scan.heartbeats import LONGEST_END, alone_at_the_end
 from logdiag.scan.kinds_of_log import KindOfLog, kind_of_block
 from logdiag.scan.lines import LONGEST_TEXT, BlockLines, KeptLine, KeptLines, Tail
 from logdiag.scan.looked import Looked, Patterns, looked_through
@@ -84,7 +85,8 @@ class Survey:
     stream the first lines of a job's log, in which several runs may follow each other. `uncounted_in` has by stream and
     rule how many further lines were not looked at one by one. `of_machines` is true if no log of a job is among the
     streams. `places` name the GPU of a rank, `calls` the collectives that ranks have reached, `openings` are the first
-    lines of the first streams. `kind` and `shapes` are set for a single stream only."""
+    lines of the first streams. `kind`, `shapes` and `silent_from`, the position from
+    which only a heartbeat goes on, are set for a single stream only."""
 
     streams: list[Stream]
     findings: list[Finding] = field(default_factory=list)
@@ -103,11 +105,16 @@ class Survey:
     of_machines: bool = False
     kind: KindOfLog | None = None
     shapes: Shapes | None = None
+    silent_from: int | None = None
 
     @property
     def uncounted(self) -> Counter[str]:
         """How many lines of each rule were not looked at one by one, over all streams."""
         return sum(self.uncounted_in.values(), Counter())
+
+    def is_before_the_silence(self, line: Line) -> bool:
+        """Whether a line of the stream stands before the place from which only a heartbeat goes on, if there is one."""
+        return self.silent_from is None or line.position < self.silent_from
 
     def only(self, keeps: Callable[[Line], bool]) -> Survey:
         """What was found on the lines for which `keeps` is true; what belongs to no line stays."""
@@ -177,6 +184,7 @@ class _Reader:
         self.findings_of: Counter[str] = Counter()
         self.latest_of: dict[str, Finding] = {}
         self.opening: list[KeptLine] = []
+        self.end: Sequence[bytes] = ()
 
     def read(self, pieces: Iterable[Looked], advance: Callable[[int], None]) -> None:
         for looked in pieces:
@@ -193,6 +201,7 @@ class _Reader:
             left_out = set(steps[_FIRST_STEPS:])
             self.opening += [lines.kept(at, _LONGEST_OPENING) for at in first if at not in left_out]
             self.position += lines.count
+            self.end = [*self.end, *looked.shapes[-LONGEST_END:]][-LONGEST_END:]
             advance(self.stream.bytes_read)
         for kept in (*self.tail.lines(self.tail.most), *self.unknown, *chain(*self.frames.latest.values())):
             self.kept.keep(*kept)
@@ -206,6 +215,8 @@ class _Reader:
         found.openings.append(Opening(self.stream, tuple(self.opening)))
         found.total_lines, found.total_bytes = self.position, self.stream.bytes_read
         found.complete = self.stream.complete
+        if alone := alone_at_the_end(self.end, self.shapes.progress_keys):
+            found.silent_from = self.position - alone
 
     def _begin(self, looked: Looked) -> None:
         """Learns the kind of the log from its first block."""

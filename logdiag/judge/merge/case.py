@@ -34,6 +34,7 @@ class Case(NamedTuple):
 
 def case_of(parts: Sequence[Survey], book: RuleBook) -> Case:
     """The case that the surveys of single logs make together."""
+    parts, silent = _without_heartbeats(parts)
     kinds = [_kind_of_log(part, book) for part in parts]
     jobs = [part for part, kind in zip(parts, kinds, strict=True) if kind.is_a_jobs]
     others = [(part, kind) for part, kind in zip(parts, kinds, strict=True) if not kind.is_a_jobs]
@@ -47,7 +48,19 @@ def case_of(parts: Sequence[Survey], book: RuleBook) -> Case:
     logs = tuple(_log_of(part, kind, ahead) for part, kind in zip(parts, kinds, strict=True))
     shapes = _shapes_of(jobs or parts)
     kept = digest(whole.lines, shapes, whole.total_lines, whole.total_bytes)
-    return Case(whole, kept, shapes, logs, tuple(notes))
+    return Case(whole, kept, shapes, logs, (*silent, *notes))
+
+
+def _without_heartbeats(parts: Sequence[Survey]) -> tuple[list[Survey], list[str]]:
+    """The surveys without what goes on alone at a log's end, and a sentence for each that had such lines."""
+    notes = [
+        f"{part.streams[0].name}: from line {part.silent_from + 1} on all fell silent but a regular line, which tells "
+        "nothing of the job"
+        for part in parts
+        if part.silent_from is not None
+    ]
+    judged = [part if part.silent_from is None else part.only(part.is_before_the_silence) for part in parts]
+    return judged, notes
 
 
 def _kind_of_log(part: Survey, book: RuleBook) -> KindOfLog:
