@@ -14,14 +14,17 @@ from logdiag.rules.book import HARMLESS
 _LAST_LINES = 8
 _LAST_OF_EACH = 64
 _LAST_WORDS = 3
-_NUMBERS = ("last-number-bad", "last-number-good")
+BAD_WORDS = "last-words-bad"
+"""The kind of a last line that says in a few words that the whole failed."""
+_BAD_AT_END, _GOOD_AT_END = ("last-number-bad", BAD_WORDS), ("last-number-good",)
 _FATAL = frozenset({"CRITICAL", "FATAL"})
 
 
 class Ending(NamedTuple):
     """The end of a case. `bad_status` and `good_status` are the last lines that name a status, or None; `bad_number`
-    and `good_number` the very last line, where it ends with a bare number as a status does; `last_trouble` is a line of
-    trouble among the very last, with nothing calm after it unless it is fatal. Any file of the case counts."""
+    and `good_number` the very last line, where it ends with a bare number as a status does, or says in a few words that
+    the whole failed; `last_trouble` is a line of trouble among the very last, with nothing calm after it unless it is
+    fatal. Any file of the case counts."""
 
     bad_status: Line | None = None
     good_status: Line | None = None
@@ -43,7 +46,8 @@ def ending_of(files: Iterable[Sequence[Line]], kinds: Kinds) -> Ending:
 
 def _of_file(lines: Sequence[Line], kinds: Kinds) -> Ending:
     bad, good = _status(lines, kinds)
-    bad_number, good_number = (lines[-1] if kinds.is_a(kind, lines[-1]) else None for kind in _NUMBERS)
+    at_end = (any(kinds.is_a(kind, lines[-1]) for kind in as_status) for as_status in (_BAD_AT_END, _GOOD_AT_END))
+    bad_number, good_number = (lines[-1] if is_one else None for is_one in at_end)
     return Ending(bad, good, bad_number, good_number, _trouble(lines[-_LAST_WORDS:], kinds))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from logdiag.judge.decisions import decision, first_that_applies
+from logdiag.judge.ending import BAD_WORDS
 from logdiag.judge.facts import Facts
 from logdiag.judge.timeline import Timeline
 from logdiag.judge.tracebacks.forms import FRAME
@@ -68,10 +69,12 @@ def not_all_was_read(facts: Facts) -> Outcome | None:
 
 
 def last_status_is_bad(facts: Facts) -> Outcome | None:
-    """The last status that is printed is not 0, or calls the outcome a failure. A bare number at the very end is one
-    where the lines look like a failure's."""
+    """The last status that is printed is not 0, or calls the outcome a failure. A bare number at the very end, or a few
+    words that it failed, are one where the lines look like a failure's."""
     ending = facts.timeline.ending
-    status = ending.bad_status or (ending.bad_number if ending.bad_number and _is_doubtful(facts) else None)
+    last = ending.bad_number
+    least = _SUSPICIOUS if last and facts.timeline.kinds.is_a(BAD_WORDS, last) else _DOUBTFUL
+    status = ending.bad_status or (last if last and _is_doubtful(facts, least) else None)
     if status is None or status.place in facts.survived or facts.reads_well:
         return None
     ended = facts.timeline.ends.get(status.stream, ())

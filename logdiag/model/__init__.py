@@ -358,7 +358,8 @@ class Line(NamedTuple):
 class Finding(NamedTuple):
     """A rule that fired on a line, with the rule's words resolved for this line (a code's row may replace the rule's).
 
-    `generality` is the number of narrower rules, `goes_on` that what prints such a line usually goes on working,
+    `generality` is the number of narrower rules, or 1 where a rule that names no reason lacks the code in its table,
+    `goes_on` that what prints such a line usually goes on working,
     `ends` that what prints it ends by it, `closes` that a launcher prints it when all its workers have ended,
     `failure_kind` what it is where no reason says so (see `Diagnosis.kind`), `trial` that no person has accepted the
     rule yet. `supports` are there when not a rule but the memory says this: what it rests on.

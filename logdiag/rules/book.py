@@ -29,6 +29,7 @@ _MOST_CACHED = 8192
 _SOFTENING = (Role.HARMLESS, Role.RETRY)
 # Roles that are tried only on kept lines, and never scanned for.
 _ONLY_KEPT_LINES = (*_SOFTENING, Role.KIND, Role.PROCESS)
+_NO_REASON = (Reason.OTHERS.value, Reason.RUNTIME_ERROR.value)
 _NOT_IN_THE_TABLE = ReasonEntry(Action.FIX_AND_RESUBMIT)
 HARMLESS = "harmless"
 """The kind of a line that a rule of the role `harmless` matches."""
@@ -342,6 +343,8 @@ class RuleBook:
         action, early = row.get("action", rule.action), row.get("action_before_progress", rule.action_before_progress)
         if "action" in row and "action_before_progress" not in row:
             early = None
+        # A class of the program's own, which the table does not have.
+        unlisted = bool(rule.rows) and not row and rule.reason in _NO_REASON
         return Finding(
             rule=rule.id,
             line=line,
@@ -354,7 +357,7 @@ class RuleBook:
             steps=tuple(row.get("steps", rule.steps)),
             explains=frozenset(Reason(name) for name in row.get("explains", rule.explains)),
             facts=facts,
-            generality=len(self.narrower.get(index, ())),
+            generality=len(self.narrower.get(index, ())) or int(unlisted),
             goes_on=rule.goes_on,
             ends=rule.ends,
             closes=rule.closes,

@@ -428,6 +428,14 @@ def test_two_columns_of_numbers_in_a_table_are_no_items() -> None:
     assert listed.hosts == {0: "elm-7", 1: "elm-7", 2: "oak-3", 3: "oak-3"}
 
 
+def test_two_settings_that_count_up_are_no_items() -> None:
+    """In one row the second number is by one greater than the first; it is a row of the listing all the same."""
+    rows = [
+        f'&BOAT NO={at}, HOST="elm-t3-{at // 2}", SEAT={at % 2}, LAMP={(2, 5, 1, 7)[at]} /' for at in range(len(_PIDS))
+    ]
+    assert _listed("HARBOUR OPEN", *rows).hosts == {at: f"elm-t3-{at // 2}" for at in range(len(_PIDS))}
+
+
 def test_devices_are_no_hosts() -> None:
     """Though their names look like those of hosts, and stand behind a word that precedes hosts."""
     rows = [f"boat {at} has its chart on nvme{at // 2}n1, pid {pid}" for at, pid in enumerate(_PIDS)]
@@ -502,6 +510,15 @@ def test_hosts_may_say_how_many_they_start() -> None:
     listed = _listed("elm-7: agent up, starting 2 boats", "oak-3: agent up, starting 4 boats", *boats)
     assert listed.hosts == {0: "elm-7", 1: "elm-7"} | dict.fromkeys(range(2, 6), "oak-3")
     assert not _listed(*boats, "boat1 draws 2 m of 9", "boat3 draws 4 m of 9").hosts
+
+
+@pytest.mark.parametrize("row", ["harbour: quays in order: oak-3, elm-7", "harbour: 0: oak-3, 1: elm-7"])
+def test_hosts_that_start_some_are_taken_in_the_order_of_a_row_that_names_them(row: str) -> None:
+    """Each comes up when it comes up; the row may stand above or below."""
+    starting = ["elm-7: agent up, starting 2 boats", "oak-3: agent up, starting 4 boats"]
+    boats = [f"boat {rank} is up" for rank in range(6)]
+    for rows in ([row, *starting], [*starting, row]):
+        assert _listed(*rows, *boats).hosts == dict.fromkeys(range(4), "oak-3") | {4: "elm-7", 5: "elm-7"}
 
 
 def test_hosts_in_a_tree_may_have_different_numbers_of_processes() -> None:

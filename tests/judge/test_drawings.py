@@ -79,6 +79,49 @@ _HOSTS_BESIDE = """\
 elm-7   0  1
 oak-3   2  3
 """
+_NAMES_BELOW_HOSTS = """\
+ berth | elm-7  | oak-3
+ ------+--------+--------
+   0   | seat-0 | seat-2
+   1   | seat-1 | seat-3
+"""
+_NAMES_BESIDE_HOSTS = """\
+ host  | berth 0 | berth 1
+ elm-7 | seat-0  | seat-1
+ oak-3 | seat-2  | seat-3
+"""
+_FIRST_AND_COUNT = """\
+[10:00:00] harbour: plan:
+{
+  "plan": [
+    {
+      "host": "elm-7",
+      "seats": {
+        "first": 0,
+        "count": 2
+      },
+      "lamps": 4
+    },
+    {
+      "host": "oak-3",
+      "seats": {
+        "first": 2,
+        "count": 2
+      },
+      "lamps": 4
+    }
+  ],
+  "total": 4
+}
+"""
+_LISTS_BELOW_HOSTS = """\
+{
+  "plan": [
+    {"host": "elm-7", "seats": [{"seat": 0, "pid": 4311}, {"seat": 1, "pid": 5127}]},
+    {"host": "oak-3", "seats": [{"seat": 2, "pid": 6202}, {"seat": 3, "pid": 7419}]}
+  ]
+}
+"""
 _SHUFFLED = """\
 seat  = 3
 place = oak
@@ -101,10 +144,24 @@ def _hosts_in(drawing: str) -> dict[int, str]:
     return dict(directory_of(rows, rows).hosts)
 
 
-@pytest.mark.parametrize("drawing", [_BOXES, _NAMES_INSIDE, _JSON, _BY_NAME, _HOSTS_ABOVE, _HOSTS_BESIDE])
+@pytest.mark.parametrize(
+    "drawing",
+    [
+        *(_BOXES, _NAMES_INSIDE),
+        *(_JSON, _BY_NAME, _FIRST_AND_COUNT, _LISTS_BELOW_HOSTS),
+        *(_HOSTS_ABOVE, _HOSTS_BESIDE, _NAMES_BELOW_HOSTS, _NAMES_BESIDE_HOSTS),
+    ],
+)
 def test_a_drawing_tells_on_which_host_each_process_runs(drawing: str) -> None:
-    """Boxes side by side or below each other, JSON texts of objects or lists, matrices with hosts above or beside."""
+    """Boxes side by side or below each other, JSON texts of objects or lists, matrices with hosts above or beside, of
+    numbers or of names that are numbered."""
     assert _hosts_in(drawing) == _HOSTS
+
+
+def test_a_host_may_have_one_process_of_those_that_are_counted() -> None:
+    """A range of one stands beside ranges of several."""
+    one = _FIRST_AND_COUNT.replace('"count": 2', '"count": 3', 1).replace('"first": 2', '"first": 3')
+    assert _hosts_in(one.replace('"count": 2', '"count": 1')) == {0: "elm-7", 1: "elm-7", 2: "elm-7", 3: "oak-3"}
 
 
 def test_blocks_in_any_order_tell_plain_and_numbered_places() -> None:

@@ -78,6 +78,15 @@ def test_a_bare_number_at_the_end_is_a_status_where_the_log_looks_like_a_failure
     assert _outcome(book, lines, Ranking(failure=chance)) is outcome
 
 
+@pytest.mark.parametrize(("chance", "outcome"), [(0.4, Outcome.FAILED), (0.3, Outcome.NOT_KNOWN)])
+def test_a_few_last_words_that_the_whole_failed_tell_it_where_the_log_may_be_a_failures(
+    book: RuleBook, chance: float, outcome: Outcome
+) -> None:
+    """Whatever the whole is called; they tell more than a bare number."""
+    lines = [*steps(1, 100), "mill.go:251: warp order failed; looms down: 8 of 8"]
+    assert _outcome(book, lines, Ranking(failure=chance)) is outcome
+
+
 def test_a_helpers_bad_status_is_not_the_jobs(book: RuleBook) -> None:
     """What another program printed of itself in other words is no status of a process of the job."""
     lines = ["03:10:01 prefetcher of shard 4 went away with code 3", "03:10:02 keeper: run 12 left, code 0"]

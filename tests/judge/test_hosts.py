@@ -191,6 +191,14 @@ def test_plain_words_that_neighbours_share_are_hosts(row: str) -> None:
         assert not _hosts(*rows, *_SAILS)
 
 
+def test_plain_words_that_are_called_hosts_may_have_different_numbers_of_neighbours() -> None:
+    """Behind `at` or `host=`; behind any other word they may be anything."""
+    uneven = ["garnet", "garnet", "garnet", "opal", "opal"]
+    for row, found in (("boat {} lies at {}, seat 0", True), ("boat={} host={}", True), ("boat {} quay {}", False)):
+        rows = [row.format(boat, uneven[boat]) for boat in (3, 0, 4, 2, 1)]
+        assert _hosts(*rows, *_SAILS, "boat 4 | sail up") == (dict(enumerate(uneven)) if found else {})
+
+
 def test_a_version_beside_another_is_no_host() -> None:
     hosts = _hosts("yard 2.9.0+g4eb3ef0 cxx20 sail12.8", *_SAILS)
     assert not hosts

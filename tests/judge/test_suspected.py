@@ -173,6 +173,20 @@ def test_the_words_of_another_suspect_name_the_reason(raised: list[str], book: R
     assert not answer.recovery.automatic
 
 
+def test_a_class_of_ones_own_in_a_known_form_is_traded_for_the_line_that_stands_out(book: RuleBook) -> None:
+    """A table of D's own exceptions does not have it: it tells only that something was raised."""
+    turns = [f"13:02:{at:02}.004 [info] loom.d:144 hand {at % 4}: thread {at} drawn in 208 ms" for at in range(40)]
+    gone = "13:02:41.101 [warning] lamp.d:205 hand 3: lamp 1 answers with 0xffffffff only, taken for gone from its slot"
+    raised = [
+        "13:02:55.000 [error] hall.d:118 hand 1: song 30: voice 3 missing",
+        "core.exception.SongError@hall.d(118): voice",
+    ]
+    answer = diagnosed(book, *turns, gone, *raised, "13:02:57.000 [error] hall.d:140 hall: hand 1 left first (code 1)")
+    assert answer.root_cause is not None
+    assert (answer.root_cause.text, answer.reason.value) == (gone, "CUDAError")
+    assert answer.confidence < 0.6
+
+
 def test_the_words_of_what_was_survived_name_no_reason(book: RuleBook) -> None:
     """Many steps follow on them."""
     survived = "[rank3]: RuntimeError: CUDA out of memory, the batch is left out"

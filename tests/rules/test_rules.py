@@ -297,6 +297,19 @@ def test_on_one_line_the_narrower_rule_wins(tmp_path: Path, names: tuple[str, st
     )
 
 
+def test_a_rule_that_names_nothing_is_a_general_one_for_a_code_that_its_table_lacks(tmp_path: Path) -> None:
+    """It knows no more than an exception's class; a rule that names a reason does for any code."""
+    table = "{group: exception, rows: {ReelError: {reason: IndexError}}}"
+    for reason in ("RuntimeError", "CUDAError"):
+        text = rule_text(
+            reason, match=[f"{reason}: (?P<exception>[A-Z]\\w+)"], fires=[f"{reason}: ReelError"], codes=table
+        )
+        write_rule(tmp_path, f"framework/{reason.lower()}", text)
+    book = book_of(tmp_path)
+    assert [fired(book, f"RuntimeError: {name}").generality for name in ("ReelError", "CurtainError")] == [0, 1]
+    assert fired(book, "CUDAError: CurtainError").generality == 0
+
+
 def test_of_three_rules_the_narrowest_wins(tmp_path: Path) -> None:
     """Narrowness is passed on."""
     for name, pattern, example in (

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import groupby, takewhile
 from typing import Any
 
-from logdiag.judge.ranks.words import Row, row_of
+from logdiag.judge.ranks.words import Row, counted, row_of
 from logdiag.patterns import pattern_of
 
 # +---- elm-7 ----+   ┌─ elm-7 ─┐   +==[ elm-7 ]==+   +--------+   (but not the top of a table of several columns)
@@ -48,13 +48,11 @@ def drawn(opening: Sequence[Row]) -> Iterator[Row]:
 
 def _rows_of_numbers(opening: Sequence[Row]) -> Iterator[Row]:
     """The rows of a table that has a name and then the numbers of its processes, each number once: `elm-7  0 2 4` and
-    `oak-3  1 3 5`; as lines with these numbers in one word."""
+    `oak-3  1 3 5`, or `elm-7 | loom-0 | loom-2`; as lines with these numbers in one word."""
     for width, group in groupby(opening, key=_width_of_matrix):
         rows = list(group) if width else []
         if len(rows) > 1 and _count_all([row.words[1:] for row in rows]):
-            for row in rows:
-                words = [row.words[0], ",".join(row.words[1:])]
-                yield Row(row.line, row.at, words, row.signs[:2], words, row.clocked)
+            yield from (row_of(row.line._replace(text=_numbered(*row.words), clock=None), row.at) for row in rows)
 
 
 def _width_of_matrix(row: Row) -> int:
@@ -63,31 +61,40 @@ def _width_of_matrix(row: Row) -> int:
     return size if size > 1 and not row.words[0].isdecimal() and _are_numbers(size, row.words[1:]) else 0
 
 
+def _numbered(name: str, *cells: str) -> str:
+    """A name and what is numbered there, as a line: `elm-7 0,2,4`, `elm-7 loom 0,2,4`."""
+    return f"{name} {counted(cells[0])[0]} {','.join(str(counted(cell)[1]) for cell in cells)}"
+
+
 def _columns(opening: Sequence[Row], at: int) -> list[str]:
     """A line for each column of a matrix whose header is at this place: names above the numbers of their processes,
-    each number once, maybe behind a label: `berth 0   0 1 2`."""
+    each number once, maybe behind a label: `berth 0   0 1 2`, `0 | loom-0 | loom-1`. A ruler may stand between."""
     header = opening[at].words
     for names in (header, header[1:]):
         size = len(names)
         if size < _FEWEST_HOSTS or len(set(names)) < size or any(map(str.isdecimal, names)):
             continue
-        following = (row.words[-size:] for row in opening[at + 1 : at + _MOST_LINES])
+        following = (row.words[-size:] for row in opening[at + 1 : at + _MOST_LINES] if row.words)
         cells = list(takewhile(partial(_are_numbers, size), following))
         if len(cells) > 1 and _count_all(cells):
-            return [
-                f"{name} {','.join(numbers)}" for name, numbers in zip(names, zip(*cells, strict=True), strict=True)
-            ]
+            return [_numbered(name, *column) for name, column in zip(names, zip(*cells, strict=True), strict=True)]
     return []
 
 
 def _are_numbers(size: int, words: Sequence[str]) -> bool:
-    return len(words) == size and all(map(str.isdecimal, words))
+    """Whether these are so many numbers, or words with a number behind the same letters."""
+    return (
+        len(words) == size
+        and all(words)
+        and len({counted(word)[0] for word in words}) == 1
+        and all(counted(word)[1] >= 0 for word in words)
+    )
 
 
 def _count_all(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether numbers in rows count from 0 on, each once."""
-    numbers = sorted(int(word) for row in rows for word in row)
-    return numbers == list(range(len(numbers)))
+    """Whether numbers in rows count from 0 on, each once, all behind the same letters."""
+    stems, numbers = zip(*(counted(word) for row in rows for word in row), strict=True)
+    return len(set(stems)) == 1 and sorted(numbers) == list(range(len(numbers)))
 
 
 def _boxes(tops: Sequence[re.Match[str]], opening: Sequence[Row], at: int) -> tuple[int, list[str]]:
@@ -128,14 +135,16 @@ def _objects(opening: Sequence[Row], at: int) -> tuple[int, list[str]]:
     return (lines, list(_innermost("", value))) if lines > 1 else (1, [])
 
 
-def _innermost(key: str, value: Any) -> Iterator[str]:
-    """A line for each object that holds no other, and for each list of a table of lists, behind its key."""
+def _innermost(key: str, value: Any, beside: str = "") -> Iterator[str]:
+    """A line for each object that holds no other, and for each list of a table of lists, behind its key and what is
+    `beside` it in the objects that hold it: `{"host": "elm-7", "looms": {"first": 0, "last": 3}}`."""
     inside = list(value.items()) if isinstance(value, dict) else [("", item) for item in value]
     holders = [(name, item) for name, item in inside if isinstance(item, (dict, list))]
     if any(isinstance(item, dict) or any(isinstance(one, dict) for one in item) for _, item in holders):
+        beside += "".join(f"{name} {item} " for name, item in inside if name and isinstance(item, str))
         for name, item in holders:
-            yield from _innermost(name, item)
+            yield from _innermost(name, item, beside)
     elif len(holders) > 1 and len(holders) == len(inside):
-        yield from (f"{name} {json.dumps(item)}" for name, item in inside)
+        yield from (f"{beside}{name} {json.dumps(item)}" for name, item in inside)
     else:
-        yield f"{key} {json.dumps(value)}"
+        yield f"{beside}{key} {json.dumps(value)}"

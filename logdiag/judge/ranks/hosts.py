@@ -62,14 +62,17 @@ def _host_of_heading(row: Row) -> str | None:
 
 def hosts_that_start_some(opening: Sequence[Row], ranks: frozenset[int], rank_at: RankAt) -> Placed | None:
     """The host of each rank where lines next to each other say how many each host starts: `elm-7: starting 2 boats` and
-    `oak-3: starting 4 boats`. Ranks are dealt out in the order of the lines."""
+    `oak-3: starting 4 boats`. Ranks are dealt out in the order of a line that names just these hosts, else of the lines
+    themselves."""
     for form, group in groupby(opening, key=_form_with_a_host):
         rows = list(group) if form else []
         if any(rank_at(row, form[0]) is not None for row in rows):
             continue  # loom3 is a process
         names = [row.words[form[0]] for row in rows]
-        counts = [min(numbers_in([row])[0], _MOST_ON_A_HOST) for row in rows]
-        dealt = [name for name, count in zip(names, counts, strict=True) for _ in range(count)]
+        counts = {row.words[form[0]]: min(numbers_in([row])[0], _MOST_ON_A_HOST) for row in rows}
+        in_a_row = ([word for word in row.words if word in counts] for row in opening)
+        order = next((hosts for hosts in in_a_row if sorted(hosts) == sorted(names)), names) if len(names) > 1 else []
+        dealt = [name for name in order for _ in range(counts[name])]
         if len(names) == len(set(names)) > 1 and len(dealt) == len(ranks) > len(names):
             return Placed(_COUNTED_HOSTS, dict(zip(sorted(ranks), dealt, strict=True)))
     return None

@@ -140,7 +140,7 @@ class Listing:
         names = [host_of[number] for number in sorted(host_of)]
         distinct = len(set(names))
         plain = (named and not any(name[0].isdecimal() for name in names)) or (
-            self.nouns[column] not in NO_NOUNS_OF_HOSTS and may_be_shared_hosts(names)
+            self.nouns[column] not in NO_NOUNS_OF_HOSTS and may_be_shared_hosts(names, called_hosts=called_hosts)
         )
         shared = distinct > 1 and neighbours_share(names)
         in_ranges = self.kind == RANGE and shared
@@ -182,19 +182,19 @@ def _plain_name(word: str) -> bool:
     return word.replace("-", "").isalpha() and len(word) > 1 and word.lower() not in NO_NAMES
 
 
-def may_be_shared_hosts(names: Sequence[str]) -> bool:
+def may_be_shared_hosts(names: Sequence[str], *, called_hosts: bool = False) -> bool:
     """Whether the words beside processes, in the order of their ranks, may be hosts, though plain words: each
     is that of as many, of neighbours or of those dealt out in turn, and is no number, level or device. What looks like
-    hosts may be that of several neighbours each, of different numbers of them."""
+    hosts, or stands behind a word that calls it one, may be that of several neighbours each, of different numbers."""
     each = Counter(names)
     count = len(each)
     if not 1 < count < len(names):
         return False
     in_turn = len(names) > 2 * count and all(name == names[index % count] for index, name in enumerate(names))
     alike = all(map(looks_like_a_host, each))
-    if len(set(each.values())) > 1:
-        return alike and neighbours_share(names) and min(each.values()) > 1
     names_of_places = all(may_be_a_host(name) or _plain_name(name) for name in each)
+    if len(set(each.values())) > 1:
+        return (alike or (called_hosts and names_of_places)) and neighbours_share(names) and min(each.values()) > 1
     return alike or (names_of_places and (neighbours_share(names) or in_turn))
 
 
@@ -269,8 +269,8 @@ def _entries(row: Row) -> Iterator[tuple[Key, Sequence[str]]]:
         else:
             items = _items(row)
             yield from items
-            # 3 elm-1 9310 0 1   (two columns of numbers look like two items)
-            if not items or (len(items) == 2 and items[0][0][2] == 1):
+            # 3 elm-1 9310 0 1   NO=3, HOST="elm-1", CARD=0, LANE=1   (two columns of numbers look like two items)
+            if len(items) in {0, len("01")}:
                 yield (ROWS, row.shape), row.words
 
 

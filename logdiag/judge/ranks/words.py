@@ -29,10 +29,10 @@ _LOOSE_RANGE = pattern_of(
     r"(?<![\w.-])([A-Za-z]{0,3}\d{1,6})(?: ?(?:\.\.|-|to|through) {1,6}| ?(?:\.\.[=.]|[\u2013\u2014]) {0,6})"
     r"([A-Za-z]{0,3}\d{1,6})(?![\w.]|-\d)"
 )
-# quay-1: {first: 1, last: 4}   from=0 to=7   start 8, end 15
+# quay-1: {first: 1, last: 4}   from=0 to=7   start 8, end 15   "first": 8, "count": 4
 _SPELT_RANGE = pattern_of(
-    r"\b(?:first|from|start|begin|lo|low)[:= ]{1,3}(\d{1,6}),? {1,2}"
-    r"(?:last|to|end|until|hi|high)[:= ]{1,3}(\d{1,6})(?![\w.])"
+    r"\b(?:first|from|start|begin|lo|low)\"?[:= ]{1,3}(\d{1,6}),? {1,2}"
+    r"\"?(?:last|to|end|until|hi|high|(count|size|length|len|number|num|n))\"?[:= ]{1,3}(\d{1,6})(?![\w.])"
 )
 _RANGE_SIGNS = ("..", " to ", " - ", "through", "\u2013", "\u2014")
 # Gates 0 and 1 are set on weir-a   W00 W01 W02 W03 -> bench-kiel   {"host": "weir-a", "ranks": [0, 1, 2, 3]}
@@ -119,7 +119,7 @@ def row_of(line: Line, at: int) -> Row:
         text = _DATE.sub("", before) + _REST_OF_CLOCK.sub("", after, count=1)
     if any(sign in text for sign in _RANGE_SIGNS):
         text = _LOOSE_RANGE.sub(r"\1..\2", text)
-    text = _IN_A_ROW.sub(_as_range, _SPELT_RANGE.sub(r"\1..\2", text))
+    text = _IN_A_ROW.sub(_as_range, _SPELT_RANGE.sub(_of_spelt, text))
     pairs = _WORDS.findall(text)[:_MOST_WORDS]
     words = [word.partition(".")[0] if ":" in word else word for _, word in pairs]
     lower = [word.lower() for word in words]
@@ -128,6 +128,11 @@ def row_of(line: Line, at: int) -> Row:
         if index and singular(lower[index - 1]) in PROCESSES:
             words[index] = lower[index] = str(SPELT.index(lower[index]))
     return Row(line, at, words, [signs for signs, _ in pairs], lower, bool(clock))
+
+
+def _of_spelt(said: re.Match[str]) -> str:
+    """A range whose last number, or whose size, is spelt out."""
+    return f"{said[1]}..{int(said[1]) + int(said[3]) - 1 if said[2] else said[3]}"
 
 
 def _as_range(in_a_row: re.Match[str]) -> str:
@@ -171,7 +176,8 @@ def members(word: str) -> tuple[str, ...]:
         return ()
     first, last = int(found[2]), int(found[4])
     width = len(found[2]) if found[2].startswith("0") else 0
-    many = range(first, last + 1) if 0 < last - first < _MOST_IN_A_RANGE else ()
+    alone = first == last and ".." in word
+    many = range(first, last + 1) if alone or 0 < last - first < _MOST_IN_A_RANGE else ()
     return tuple(f"{found[1]}{number:0{width}d}" for number in many)
 
 
