@@ -82,9 +82,11 @@ def last_status_is_bad(facts: Facts) -> Outcome | None:
 
 
 def ended_cleanly(facts: Facts) -> Outcome | None:
-    """The job reports its clean end, unless the lines look like nothing but a failure's: its script may have printed
-    it whatever became of its program."""
-    return Outcome.HEALTHY if facts.timeline.finished and not _is_doubtful(facts, _VERY_DOUBTFUL) else None
+    """The job reports its clean end, and no line stands out all the same as one that ended it: a script may print that
+    it finished whatever became of its program."""
+    if not facts.timeline.finished or (_is_doubtful(facts, _VERY_DOUBTFUL) and looks_like_a_failure(facts)):
+        return None
+    return Outcome.HEALTHY
 
 
 def last_status_is_good(facts: Facts) -> Outcome | None:

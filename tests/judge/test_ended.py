@@ -49,7 +49,7 @@ def test_neither_steps_nor_a_status_prove_a_log_healthy_that_looks_like_a_failur
     book: RuleBook, last: str, chance: float
 ) -> None:
     """Steps do below half a chance of a failure, a status of 0 where it is not all but sure; a clean end in words that
-    rules know does in any case."""
+    rules know does where no line stands out."""
     doubtful, calm = Ranking(failure=chance), Ranking(failure=0.4)
     assert _outcome(book, [*steps(1, 100), last], doubtful) is Outcome.NOT_KNOWN
     assert _outcome(book, [*steps(1, 100), last], calm) is Outcome.HEALTHY
