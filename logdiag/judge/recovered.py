@@ -24,6 +24,8 @@ _LINES_OF_CALM = 8
 _LINES_OF_A_RECORD = 30
 # Seconds; a fault of a machine shows in its processes sooner, time-outs included.
 _LONG = 3600.0
+# Seconds; what a driver tries in such a time is one trouble.
+_MOMENT = 60.0
 # What a process keeps working through, if it comes back: no GPU, whose memory is lost by then.
 _COMES_BACK = (
     Reason.OS_ERROR,
@@ -35,7 +37,7 @@ _COMES_BACK = (
 # Of what a supervisor records, as it is now.
 _GOOD_STATES = ("running", "complete")
 # [  193.378949]
-_UPTIME = pattern_of(r"\[ *(\d{1,9}\.\d{3,9})\]")
+_UPTIME = pattern_of(r"\[ *(\d{1,9}\.\d{1,9})\]")
 # md127   sdk   0000:41:00.0   66:208   10.0.0.9   OSD_DOWN   (what a machine calls its parts, peers and checks)
 _NAME = pattern_of(
     r"(?<![\w:.-])(?:[A-Za-z][\w-]*\d|sd[a-z]{1,2}|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d|\d{1,3}:\d{1,3}"
@@ -99,7 +101,7 @@ def machine_ran_on_for_long(fault: Fault, timeline: Timeline, later: _Later) -> 
 
 def it_went_well_before_the_next(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
     """A later line says that what failed went well, or a machine or a daemon that it is back, before anything broke for
-    good that this could explain; or a pod runs that waited, whatever breaks then."""
+    good that this could explain; or a driver reset its device, which broke again later; or a pod runs that waited."""
     following, line = later.next_faults.get((fault.line.stream, None)), fault.line
     if fault.died:
         return None
@@ -107,6 +109,8 @@ def it_went_well_before_the_next(fault: Fault, timeline: Timeline, later: _Later
     if not waits and following is not None and following.reason in fault.explains:
         return None
     until = _NEVER if waits or following is None else following.line.position
+    if following is not None and _was_reset_between(fault, following, timeline):
+        return True
     back = _reported_back(fault, timeline) if waits or fault.reason in _COMES_BACK else []
     return any(report.position < until for report in (*back, *_went_well(fault, timeline))) or None
 
@@ -331,6 +335,17 @@ def _reported_back(fault: Fault, timeline: Timeline) -> list[Line]:
         for report in back
         if (waits and timeline.kinds.is_a("whole-again", report)) or not _names(line).isdisjoint(_names(report))
     ]
+
+
+def _was_reset_between(fault: Fault, following: Fault, timeline: Timeline) -> bool:
+    """Whether a driver reset a device after a fault, and the next is the driver's too, of the same reason, and not of
+    the same moment."""
+    kinds, line = timeline.kinds, fault.line
+    own = kinds.is_a("machines-own", line) and kinds.is_a("machines-own", following.line)
+    if not own or following.reason is not fault.reason or 0 < _seconds_between(line, following.line) < _MOMENT:
+        return False
+    printed = timeline.printed_between(line, following.line)
+    return any(kinds.is_a("was-reset", it) and not _names(line).isdisjoint(_names(it)) for it in printed)
 
 
 def _went_well(fault: Fault, timeline: Timeline) -> Iterable[Line]:

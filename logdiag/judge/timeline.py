@@ -148,6 +148,11 @@ class Timeline(NamedTuple):
         times = (later.time for later in printed[index:] if later.position in steps)
         return sum(time is not None and time - since >= _MINUTE for time in times)
 
+    def printed_between(self, line: Line, following: Line) -> Sequence[Line]:
+        """The lines of a stream between two of it."""
+        printed = self.printed.get(line.stream, ())
+        return printed[_index_after(printed, line) : _index_after(printed, following) - 1]
+
     def printed_much_after(self, line: Line) -> bool:
         """Whether a program that prints without levels went on to print much."""
         printed = self.printed.get(line.stream, ())

@@ -16,6 +16,7 @@ from logdiag.read.prefixes import parse_line
 _NARROWEST, _WIDEST, _WIDEST_MAIL = 60, 400, 100
 # A single line may be as long as the longest and end within a word by chance, and many ranks may print the same.
 _FEWEST_TORN = 2
+_FEWEST_FILLED = 5
 # A program may print its message below its head, if always the same.
 _FEWEST_MOVED = 5
 # In a mail, per cent: at least so many of the lines without a head continue the line before; at most so many lines are
@@ -81,8 +82,11 @@ def _width_of_terminal(lines: Sequence[str]) -> Width | None:
     may_be = (pair for pair in pairs if _in_a_word(pair[0][-1], pair[1][:1]))
     # Lines that differ in digits alone are torn alike.
     kinds = {"\n".join(pair).translate(_NO_DIGITS): pair for pair in may_be}
-    torn = [line for line, following in kinds.values() if width.breaks(line, following)]
-    return width if len({_NUMBERS.sub("0", line) for line in torn}) >= _FEWEST_TORN else None
+    torn = {_NUMBERS.sub("0", line) for line, following in kinds.values() if width.breaks(line, following)}
+    # So many records fill the width, and each has its rest in the next line.
+    records = sum(_has_head(line) for line, _ in pairs)
+    all_broken = records >= _FEWEST_FILLED and all(width.breaks(*pair) for pair in pairs)
+    return width if len(torn) >= (1 if all_broken else _FEWEST_TORN) else None
 
 
 def _width_of_mail(lines: Sequence[str]) -> Width | None:

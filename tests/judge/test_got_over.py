@@ -100,6 +100,19 @@ def test_what_failed_went_well_later_if_the_same_words_say_so(book: RuleBook, la
     assert (diagnosed(book, REFUSED, later).root_cause is None) is is_over
 
 
+@pytest.mark.parametrize(("again", "root"), [("9000", 3), ("1021", 1)])
+def test_a_device_that_was_reset_and_broke_again_later_had_got_over_the_first_time(
+    book: RuleBook, again: str, root: int
+) -> None:
+    """What a driver tries within a moment is one trouble."""
+    ring = "[ {}.100000] amdgpu 0000:c1:00.0: amdgpu: ring comp_1.0.1 timeout, signaled seq=71, emitted seq=73"
+    reset = "[ 1012.100000] amdgpu 0000:c1:00.0: amdgpu: GPU reset(1) succeeded!"
+    failed = f"[ {int(again) + 10}.100000] amdgpu 0000:c1:00.0: amdgpu: GPU reset(2) failed"
+    answer = diagnosed(book, ring.format(1000), reset, ring.format(again), failed).root_cause
+    assert answer is not None
+    assert answer.line == root
+
+
 def test_what_went_well_after_the_job_broke_comes_too_late(book: RuleBook) -> None:
     """An operator mends what ended the job: the job is ended all the same."""
     said = "[rank1]: RuntimeError: could not keep the run's files"

@@ -55,6 +55,22 @@ def test_a_width_is_seen_by_words_that_are_torn() -> None:
     assert whole(wrapped(lines, 70)) == lines
 
 
+def test_one_torn_word_is_enough_where_every_full_line_goes_on_in_the_next() -> None:
+    """The others are torn at a blank or a sign; one full line that does not go on leaves it open."""
+    said = [
+        "the mill has no flour: rc 19 ",
+        "the loom has no yarn, code 12 =",
+        "the kiln has no wood, at 9 % ",
+        "all is",
+    ]
+    lines = [f"Nov 22 06:33:0{at} node-7 millkeeperd: {said[at % 3][:29].ljust(29)}= {at} of 9" for at in range(5)]
+    lines.append("Nov 22 06:33:06 node-7 millkeeperd: the shutter is open; nobody looks after")
+    broken = wrapped(lines, 65)
+    assert whole(broken) == lines
+    alone = [*broken, "Nov 22 06:33:07 node-7 millkeeperd: the mill is closed for today,", lines[0]]
+    assert whole(alone) == alone
+
+
 KERNEL = [
     f"Nov 22 06:33:{at:02d} node-7 kernel: [ 1000.{at:06d}] {said}"
     for at, said in enumerate(
