@@ -83,9 +83,9 @@ def _width_of_terminal(lines: Sequence[str]) -> Width | None:
     # Lines that differ in digits alone are torn alike.
     kinds = {"\n".join(pair).translate(_NO_DIGITS): pair for pair in may_be}
     torn = {_NUMBERS.sub("0", line) for line, following in kinds.values() if width.breaks(line, following)}
-    # So many records fill the width, and each has its rest in the next line.
-    records = sum(_has_head(line) for line, _ in pairs)
-    all_broken = records >= _FEWEST_FILLED and all(width.breaks(*pair) for pair in pairs)
+    # Every line that fills the width has its rest in the next, and so many of these are shorter.
+    rests = sum(not width.fills(following) for _, following in pairs)
+    all_broken = rests >= _FEWEST_FILLED and all(width.breaks(*pair) for pair in pairs)
     return width if len(torn) >= (1 if all_broken else _FEWEST_TORN) else None
 
 
