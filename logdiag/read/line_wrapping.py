@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from operator import ne
 from typing import NamedTuple
 
 from logdiag.patterns import pattern_of
@@ -58,7 +59,8 @@ class Width(NamedTuple):
         if not self.fills(line) or not following.strip() or _has_head(following):
             return False
         if self.torn:
-            return not _DRAWN.search(line) and not _FRAME.match(following) and following[:_HEAD] != line[:_HEAD]
+            heads = (text[:_HEAD].translate(_NO_DIGITS) for text in (line, following))
+            return not _DRAWN.search(line) and not _FRAME.match(following) and ne(*heads)
         return self.moves(line, following)
 
     def moves(self, line: str, following: str) -> bool:
@@ -83,9 +85,9 @@ def _width_of_terminal(lines: Sequence[str]) -> Width | None:
     # Lines that differ in digits alone are torn alike.
     kinds = {"\n".join(pair).translate(_NO_DIGITS): pair for pair in may_be}
     torn = {_NUMBERS.sub("0", line) for line, following in kinds.values() if width.breaks(line, following)}
-    # Every line that fills the width has its rest in the next, and so many of these are shorter.
-    rests = sum(not width.fills(following) for _, following in pairs)
-    all_broken = rests >= _FEWEST_FILLED and all(width.breaks(*pair) for pair in pairs)
+    # Every line that fills the width has its rest in the next, and so many unlike ones of these are shorter.
+    rests = {"\n".join(pair).translate(_NO_DIGITS) for pair in pairs if not width.fills(pair[1])}
+    all_broken = len(rests) >= _FEWEST_FILLED and all(width.breaks(*pair) for pair in pairs)
     return width if len(torn) >= (1 if all_broken else _FEWEST_TORN) else None
 
 

@@ -21,7 +21,7 @@ from logdiag.read.streams import Stream
 from logdiag.rules import RuleBook
 from logdiag.scan.calls import Call, Calls
 from logdiag.scan.floods import Floods, Frames, Kind, above
-from logdiag.scan.heartbeats import LONGEST_END, alone_at_the_end
+from logdiag.scan.heartbeats import alone_at_the_end, end_with
 from logdiag.scan.kinds_of_log import KindOfLog, kind_of_block
 from logdiag.scan.lines import LONGEST_TEXT, BlockLines, KeptLine, KeptLines, Tail
 from logdiag.scan.looked import Looked, Patterns, looked_through
@@ -184,7 +184,7 @@ class _Reader:
         self.findings_of: Counter[str] = Counter()
         self.latest_of: dict[str, Finding] = {}
         self.opening: list[KeptLine] = []
-        self.end: Sequence[bytes] = ()
+        self.end: list[bytes] = []
 
     def read(self, pieces: Iterable[Looked], advance: Callable[[int], None]) -> None:
         for looked in pieces:
@@ -201,7 +201,7 @@ class _Reader:
             left_out = set(steps[_FIRST_STEPS:])
             self.opening += [lines.kept(at, _LONGEST_OPENING) for at in first if at not in left_out]
             self.position += lines.count
-            self.end = [*self.end, *looked.shapes[-LONGEST_END:]][-LONGEST_END:]
+            self.end = end_with(self.end, looked.shapes)
             advance(self.stream.bytes_read)
         for kept in (*self.tail.lines(self.tail.most), *self.unknown, *chain(*self.frames.latest.values())):
             self.kept.keep(*kept)

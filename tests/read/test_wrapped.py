@@ -61,14 +61,27 @@ def test_one_torn_word_is_enough_where_every_full_line_goes_on_in_the_next() -> 
         "the mill has no flour: rc 19 ",
         "the loom has no yarn, code 12 =",
         "the kiln has no wood, at 9 % ",
-        "all is",
+        "the barn has no hay, as told ",
+        "the well has no rope, once = ",
     ]
-    lines = [f"Nov 22 06:33:0{at} node-7 millkeeperd: {said[at % 3][:29].ljust(29)}= {at} of 9" for at in range(5)]
+    lines = [f"Nov 22 06:33:0{at} node-7 millkeeperd: {said[at][:29].ljust(29)}= {at} of 9" for at in range(5)]
     lines.append("Nov 22 06:33:06 node-7 millkeeperd: the shutter is open; nobody looks after")
     broken = wrapped(lines, 65)
     assert whole(broken) == lines
     alone = [*broken, "Nov 22 06:33:07 node-7 millkeeperd: the mill is closed for today,", lines[0]]
     assert whole(alone) == alone
+
+
+@pytest.mark.parametrize("between", [1, 3])
+def test_lines_of_one_length_are_whole_whatever_comes_between(between: int) -> None:
+    """Steps whose numbers have as many digits, and a sidecar's shorter line behind each or every third."""
+    work = [f"pass {at} over the warp done, tension {2.1 - at / 100:.2f}, beam 4 at 17 turns" for at in range(10, 60)]
+    lines = [
+        line
+        for at, text in enumerate(work)
+        for line in ((text, f"exporter: scrape {at} ok") if at % between == 0 else (text,))
+    ]
+    assert whole(lines) == lines
 
 
 KERNEL = [

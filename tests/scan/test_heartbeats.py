@@ -52,7 +52,7 @@ def test_a_sidecar_that_goes_on_does_not_hide_the_failure(book: RuleBook, form: 
 
 def test_a_known_failure_is_not_got_over_by_a_sidecar(book: RuleBook) -> None:
     """As by the collector of a node, whose lines stand in the same log."""
-    lines = [*WORK, "RuntimeError: CUDA error: an illegal memory access was encountered", "loom 3 is gone"]
+    lines = [*WORK, "RuntimeError: CUDA error: uncorrectable ECC error encountered", "loom 3 is gone"]
     assert answer_to(book, *with_heartbeat(lines, "scrape", 40)).failed
 
 
@@ -77,11 +77,13 @@ A, B, NEW = b"exporter: scrape", b"pass over the warp", b"torn"
     ("shapes", "alone"),
     [
         ([*[B, B, A] * 4, NEW, *[A] * 6], 6),
+        ([*[B, B, A] * 4, NEW, b"", *[A, b""] * 6], 12),  # blank lines say nothing
         ([*[B, B, A] * 4, NEW, *[A] * 5], 0),  # too few to tell
         ([*[B, B, A] * 4, *[A] * 9], 0),  # nothing new was said
         ([*[B, A] * 8, NEW, *[A] * 9], 0),  # half of the log is no sidecar's
         ([*[B, B, B, A, A, A] * 4, NEW, *[A] * 9], 0),  # it came on end before
         ([*[B] * 9, NEW, *[A] * 9], 0),  # it never came before
+        ([*[b"L", b"L", b" L "] * 4, NEW, *[b" L "] * 9], 0),  # their numbers say what they are
         ([B, A, NEW], 0),
         ([], 0),
     ],
