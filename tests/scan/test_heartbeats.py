@@ -52,7 +52,11 @@ def test_a_sidecar_that_goes_on_does_not_hide_the_failure(book: RuleBook, form: 
 
 def test_a_known_failure_is_not_got_over_by_a_sidecar(book: RuleBook) -> None:
     """As by the collector of a node, whose lines stand in the same log."""
-    lines = [*WORK, "RuntimeError: CUDA error: uncorrectable ECC error encountered", "loom 3 is gone"]
+    lines = [
+        *WORK,
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 17.25 GiB on loom 3",
+        "loom 3 is gone",
+    ]
     assert answer_to(book, *with_heartbeat(lines, "scrape", 40)).failed
 
 
