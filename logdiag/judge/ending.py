@@ -21,21 +21,21 @@ _FATAL = frozenset({"CRITICAL", "FATAL"})
 
 
 class Ending(NamedTuple):
-    """The end of a case. `bad_status` and `good_status` are the last lines that name a status, or None; `bad_number`
-    and `good_number` the very last line, where it ends with a bare number as a status does, or says in a few words that
+    """The end of a case. `bad_status` and `good_status` are the last lines that name a status, or None; `bad_last`
+    and `good_last` the very last line, where it ends with a bare number as a status does, or says in a few words that
     the whole failed; `last_trouble` is a line of trouble among the very last, with nothing calm after it unless it is
     fatal. Any file of the case counts."""
 
     bad_status: Line | None = None
     good_status: Line | None = None
-    bad_number: Line | None = None
-    good_number: Line | None = None
+    bad_last: Line | None = None
+    good_last: Line | None = None
     last_trouble: Line | None = None
 
     @property
     def good(self) -> bool:
         """Whether the last status that is printed is a good one."""
-        return self.bad_status is None and (self.good_status is not None or self.good_number is not None)
+        return self.bad_status is None and (self.good_status is not None or self.good_last is not None)
 
 
 def ending_of(files: Iterable[Sequence[Line]], kinds: Kinds) -> Ending:
@@ -47,8 +47,8 @@ def ending_of(files: Iterable[Sequence[Line]], kinds: Kinds) -> Ending:
 def _of_file(lines: Sequence[Line], kinds: Kinds) -> Ending:
     bad, good = _status(lines, kinds)
     at_end = (any(kinds.is_a(kind, lines[-1]) for kind in as_status) for as_status in (_BAD_AT_END, _GOOD_AT_END))
-    bad_number, good_number = (lines[-1] if is_one else None for is_one in at_end)
-    return Ending(bad, good, bad_number, good_number, _trouble(lines[-_LAST_WORDS:], kinds))
+    bad_last, good_last = (lines[-1] if is_one else None for is_one in at_end)
+    return Ending(bad, good, bad_last, good_last, _trouble(lines[-_LAST_WORDS:], kinds))
 
 
 def _status(lines: Sequence[Line], kinds: Kinds) -> tuple[Line | None, Line | None]:

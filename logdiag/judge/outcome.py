@@ -72,7 +72,7 @@ def last_status_is_bad(facts: Facts) -> Outcome | None:
     """The last status that is printed is not 0, or calls the outcome a failure. A bare number at the very end, or a few
     words that it failed, are one where the lines look like a failure's."""
     ending = facts.timeline.ending
-    last = ending.bad_number
+    last = ending.bad_last
     least = _SUSPICIOUS if last and facts.timeline.kinds.is_a(BAD_WORDS, last) else _DOUBTFUL
     status = ending.bad_status or (last if last and _is_doubtful(facts, least) else None)
     if status is None or status.place in facts.survived or facts.reads_well:

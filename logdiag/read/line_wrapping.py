@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from operator import ne
 from typing import NamedTuple
 
 from logdiag.patterns import pattern_of
@@ -17,6 +16,7 @@ from logdiag.read.prefixes import parse_line
 _NARROWEST, _WIDEST, _WIDEST_MAIL = 60, 400, 100
 # A single line may be as long as the longest and end within a word by chance, and many ranks may print the same.
 _FEWEST_TORN = 2
+# One is enough where all lines that are as long as the longest go on in the next: so many, which are unlike.
 _FEWEST_FILLED = 5
 # A program may print its message below its head, if always the same.
 _FEWEST_MOVED = 5
@@ -59,8 +59,7 @@ class Width(NamedTuple):
         if not self.fills(line) or not following.strip() or _has_head(following):
             return False
         if self.torn:
-            heads = (text[:_HEAD].translate(_NO_DIGITS) for text in (line, following))
-            return not _DRAWN.search(line) and not _FRAME.match(following) and ne(*heads)
+            return not _DRAWN.search(line) and not _FRAME.match(following) and not _begin_alike(line, following)
         return self.moves(line, following)
 
     def moves(self, line: str, following: str) -> bool:
@@ -133,6 +132,11 @@ def joined(lines: Iterable[_Numbered], width: Width) -> Iterator[_Numbered]:
         last = text
     if parts:
         yield number, between.join(parts)
+
+
+def _begin_alike(line: str, following: str) -> bool:
+    """Whether two lines differ in digits alone where they begin, as two steps do."""
+    return line[:_HEAD].translate(_NO_DIGITS) == following[:_HEAD].translate(_NO_DIGITS)
 
 
 def _has_head(line: str) -> bool:

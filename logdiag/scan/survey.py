@@ -85,8 +85,8 @@ class Survey:
     stream the first lines of a job's log, in which several runs may follow each other. `uncounted_in` has by stream and
     rule how many further lines were not looked at one by one. `of_machines` is true if no log of a job is among the
     streams. `places` name the GPU of a rank, `calls` the collectives that ranks have reached, `openings` are the first
-    lines of the first streams. `kind`, `shapes` and `silent_from`, the position from
-    which only a heartbeat goes on, are set for a single stream only."""
+    lines of the first streams. `kind`, `shapes` and `silent_from`, the position from which only a heartbeat goes on,
+    are set for a single stream only."""
 
     streams: list[Stream]
     findings: list[Finding] = field(default_factory=list)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from evals.ablation import in_forms, main
 from evals.bench_kinds import Speed, kinds, write_kind
+from evals.dress import AROUND, BESIDE, HEADS, dressed, measured
 from evals.fuzz import MUTATIONS, SAMPLES, mutate, root_problem
 from evals.generate import FAILED_RANK, ROOT_TEXT, write_log, write_ranks
-from logdiag.model import Reason
+from logdiag.model import Action, Reason
 from tests.evaluation_helpers import case_of
 from tests.helpers import steps
 
@@ -112,3 +113,30 @@ def test_ablation_cuts_only_what_leaves_the_root_in_the_log() -> None:
     """A failure whose root stands in the last tenth has no form without it."""
     assert len(list(in_forms(case_of(log="step: 1 loss: 3.0\n" * 9 + "KeyError: 'caption'\n")))) == 3
     assert len(list(in_forms(case_of(log="KeyError: 'caption'\n" + "step: 1 loss: 3.0\n" * 9)))) == 4
+
+
+def test_a_dress_leaves_what_a_log_says() -> None:
+    """Every message stands in the rewritten log, in order; what runs beside adds lines."""
+    said = ["the warp is set up", "beam four is torn", "the loom is left"]
+    for name in (*HEADS, *AROUND):
+        lines = dressed(name, said)
+        assert all(text in line for text, line in zip(said, lines, strict=True)), name
+    assert dressed("", said) == said
+    assert all(len(dressed(name, said)) > len(said) for name in BESIDE if name != "wrapped at 120 columns")
+
+
+def test_what_others_add_to_a_log_is_counted_by_dress() -> None:
+    """One failure whose root every dress keeps, and one healthy log that is called failed in none."""
+    work = [f"pass {at} over the warp done, tension {2.1 - at / 100:.2f}, beam 4 at 17 turns" for at in range(40)]
+    torn = "the shed of beam four is torn and cannot be lifted"
+    failed = [*work, torn, *["no answer from beam four, leaving the loom"] * 3, "weaving broken off with 7"]
+    cases = [
+        case_of(roots=[torn], log="\n".join(failed)),
+        case_of([Reason.NONE], [Action.NONE], [], log="\n".join([*work, "Training completed."])),
+    ]
+    counts = measured(cases, 4)
+    assert counts["as they are"] == {
+        "failures": 1, "root_right": 1, "not_failed": 0, "healthy": 1, "false_alarms": 0
+    }  # fmt: skip
+    assert [counts[name]["root_right"] for name in ("csv", "logfmt", "fluentd")] == [1, 1, 1]
+    assert counts.keys() == {"as they are", *HEADS, *AROUND, *BESIDE}

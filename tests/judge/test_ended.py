@@ -69,22 +69,20 @@ def test_one_bad_status_among_the_processes_last_ones_is_a_failure(book: RuleBoo
     assert diagnosed(book, *steps(1, 100), *[line.replace("12", "0") for line in seats]).failed is False
 
 
-@pytest.mark.parametrize(("chance", "outcome"), [(0.6, Outcome.FAILED), (0.4, Outcome.HEALTHY)])
-def test_a_bare_number_at_the_end_is_a_status_where_the_log_looks_like_a_failures(
-    book: RuleBook, chance: float, outcome: Outcome
+@pytest.mark.parametrize(
+    ("last", "chance", "outcome"),
+    [
+        ("10:00:19 I mill: doors closed, 9", 0.6, Outcome.FAILED),
+        ("10:00:19 I mill: doors closed, 9", 0.4, Outcome.HEALTHY),
+        ("mill.go:251: warp order failed; looms down: 8 of 8", 0.4, Outcome.FAILED),
+        ("mill.go:251: warp order failed; looms down: 8 of 8", 0.3, Outcome.NOT_KNOWN),
+    ],
+)
+def test_a_bare_number_or_a_few_words_at_the_end_are_a_status_where_the_log_looks_like_a_failures(
+    book: RuleBook, last: str, chance: float, outcome: Outcome
 ) -> None:
-    """Else it may count anything."""
-    lines = [*steps(1, 100), "10:00:19 I mill: doors closed, 9"]
-    assert _outcome(book, lines, Ranking(failure=chance)) is outcome
-
-
-@pytest.mark.parametrize(("chance", "outcome"), [(0.4, Outcome.FAILED), (0.3, Outcome.NOT_KNOWN)])
-def test_a_few_last_words_that_the_whole_failed_tell_it_where_the_log_may_be_a_failures(
-    book: RuleBook, chance: float, outcome: Outcome
-) -> None:
-    """Whatever the whole is called; they tell more than a bare number."""
-    lines = [*steps(1, 100), "mill.go:251: warp order failed; looms down: 8 of 8"]
-    assert _outcome(book, lines, Ranking(failure=chance)) is outcome
+    """Else a number may count anything; words that the whole failed tell more, whatever it is called."""
+    assert _outcome(book, [*steps(1, 100), last], Ranking(failure=chance)) is outcome
 
 
 def test_a_helpers_bad_status_is_not_the_jobs(book: RuleBook) -> None:

@@ -54,8 +54,8 @@ def case_of(parts: Sequence[Survey], book: RuleBook) -> Case:
 def _without_heartbeats(parts: Sequence[Survey]) -> tuple[list[Survey], list[str]]:
     """The surveys without what goes on alone at a log's end, and a sentence for each that had such lines."""
     notes = [
-        f"{part.streams[0].name}: from line {part.silent_from + 1} on all fell silent but a regular line, which tells "
-        "nothing of the job"
+        f"{part.streams[0].name}: from line {part.silent_from + 1} on only regular lines go on, such as a sidecar's, "
+        "which tell nothing of the job"
         for part in parts
         if part.silent_from is not None
     ]

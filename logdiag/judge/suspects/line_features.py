@@ -52,6 +52,7 @@ _LEVEL = pattern_of(
 )
 _WARNING, _ERROR = 3, 4
 _HEAD_CHARACTERS = 72
+# So many errors, and so large a share of all lines.
 _MANY_ERRORS, _NEARLY_ALL = 20, 0.95
 # 2026-05-02 11:55:55 | r00 |    09:00:08.866   8/32 I    [fleet-1]    w19    [12:01]
 _HEAD = pattern_of(
