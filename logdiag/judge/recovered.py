@@ -338,11 +338,11 @@ def _reported_back(fault: Fault, timeline: Timeline) -> list[Line]:
 
 
 def _was_reset_between(fault: Fault, following: Fault, timeline: Timeline) -> bool:
-    """Whether a driver reset a device after a fault, and the next is the driver's too, of the same reason, and not of
-    the same moment."""
+    """Whether a driver reset a device after a fault, and the next fault is a driver's too, but not of the same
+    moment."""
     kinds, line = timeline.kinds, fault.line
     own = kinds.is_a("machines-own", line) and kinds.is_a("machines-own", following.line)
-    if not own or following.reason is not fault.reason or 0 < _seconds_between(line, following.line) < _MOMENT:
+    if not own or 0 < _seconds_between(line, following.line) < _MOMENT:
         return False
     printed = timeline.printed_between(line, following.line)
     return any(kinds.is_a("was-reset", it) and not _names(line).isdisjoint(_names(it)) for it in printed)

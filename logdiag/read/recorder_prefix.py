@@ -90,7 +90,8 @@ def _shared_prefix(lines: Sequence[str]) -> CommonPrefix | None:
     level = levels.pop() if len(levels) == 1 else None
     # Lines that differ in numbers alone are nested alike.
     rests = {with_nines(rest): rest for rest in (match.string[match.end() :] for match in matches)} if level else {}
-    all_in_trouble = level in TROUBLE and len(matches) >= _MANY_IN_TROUBLE
+    # The lines of a short log stand in the sample again and again.
+    all_in_trouble = level in TROUBLE and len({match.string for match in matches}) >= _MANY_IN_TROUBLE
     relays = all_in_trouble or any(map(_is_of_another_program, rests.values()))
     return CommonPrefix(pattern, relays=level if relays else None)
 

@@ -83,6 +83,16 @@ def test_the_root_of_software_that_nobody_knows_does_not_depend_on_the_recorder(
     assert TORN in answer.root_cause.text
 
 
+@pytest.mark.parametrize(("level", "relays", "many"), [("ERROR", "ERROR", 30), ("INFO", None, 30), ("ERROR", None, 12)])
+def test_a_level_of_trouble_before_so_many_lines_is_the_collectors(level: str, relays: str | None, many: int) -> None:
+    """A program prints many lines of INFO, and a few errors, and nothing else."""
+    said = [f"{thing} {done}" for thing in ("the warp", "the weft", "the shed", "a reed", "a bobbin", "the beam")
+            for done in ("is set up", "is in place", "was taken out", "turns freely", "has its yarn")]  # fmt: skip
+    prefix = prefix_of([f"2026-11-22T05:31:{at:02d}Z {level}: {text}" for at, text in enumerate(said[:many])])
+    assert prefix is not None
+    assert prefix.relays == relays
+
+
 @pytest.mark.parametrize("payload", ["textPayload", "message"])
 def test_a_collector_that_calls_every_line_an_error_makes_no_failure(book: RuleBook, payload: str) -> None:
     """As collectors do with all that a container prints to stderr."""

@@ -11,6 +11,7 @@ from logdiag.model import Line
 from logdiag.read.sources import open_sources
 from logdiag.rules import RuleBook
 from logdiag.rules.matcher import starts_of_lines
+from logdiag.rules.searching import Match
 from logdiag.scan.calls import Calls
 from logdiag.scan.floods import Frames, above
 from logdiag.scan.shapes import Shapes
@@ -125,3 +126,25 @@ def test_the_latest_calls_are_those_of_taking_every_line_apart(book: RuleBook) -
     latest = sorted((call for kept in expected.values() for call in kept), key=lambda call: call[0])
     assert [(call.line.position, call.facts) for call in calls] == latest
     assert len(latest) > 300
+
+
+class Counting(RuleBook):
+    """A rule book that counts how often it is asked about a rank's collectives."""
+
+    asked = 0
+
+    def calls_on(self, patterns: tuple[int, ...], text: str) -> list[Match]:
+        self.asked += 1
+        return super().calls_on(patterns, text)
+
+
+def test_lines_of_a_shape_that_tells_of_no_call_are_not_taken_apart_again(book: RuleBook) -> None:
+    """NCCL names a communicator in words that a call has too; of so many such lines, only the call is looked at."""
+    ready = [
+        f"node-{n % 8}:41{n % 16:02}:52{n % 16:02} [{n % 16}] NCCL INFO comm 0x55d0{n % 16:02}8a10 rank {n % 16} "
+        f"nranks 512 cudaDev {n % 16} busId {n % 99999} - Init COMPLETE"
+        for n in range(60_000)
+    ]
+    counting = Counting(*book.parts)
+    survey(open_sources((log_of(*ready, collective(random.Random(5), 7)),)), counting, Shapes(counting, ()))
+    assert 0 < counting.asked < 1000
