@@ -62,6 +62,8 @@ _REPEATS = {"MAX_REPEAT", "MIN_REPEAT"}
 # Look-around and anchors; those for a line's ends hold on its shape too.
 _AROUND = {"AT", "ASSERT", "ASSERT_NOT"}
 _ENDS = {"AT_BEGINNING", "AT_BEGINNING_STRING", "AT_END", "AT_END_STRING"}
+# Only digits are left out, so a boundary is never between two letters: "on" is not found in "operation=".
+_NO_BOUNDARY_WITHIN_A_WORD = parser.parse(r"(?!(?<=[^\W\d])[^\W\d])")
 _ONE_CHARACTER = {"LITERAL", "NOT_LITERAL", "ANY", "IN"}
 
 Literals = list[str]
@@ -282,6 +284,8 @@ def _relaxed_word(word: list[int], left_out: str, state: Any) -> list[tuple[Any,
 
 def _relaxed_node(name: str, operation: Any, argument: Any, left_out: str, state: Any) -> list[tuple[Any, Any]]:
     """The elements for one element. Raises NotImplementedError for one that no shipped pattern has."""
+    if str(argument) == "AT_BOUNDARY":
+        return list(_NO_BOUNDARY_WITHIN_A_WORD.data)
     if name in _AROUND:
         return [(operation, argument)] if str(argument) in _ENDS else []
     if name in _ONE_CHARACTER:

@@ -48,15 +48,16 @@ class Calls:
         self, matched: Callable[[Patterns, str], Sequence[Match]], parsed: Callable[[int, int, bytes], Line]
     ) -> None:
         self._matched, self._parsed = matched, parsed
-        self._forms: dict[tuple[Patterns, bytes], _Form] = {}
+        # None for the forms of lines on which nothing matches.
+        self._forms: dict[tuple[Patterns, bytes], _Form | None] = {}
         self._latest: dict[tuple[str, ...], dict[object, deque[CallLine]]] = {}
 
     def add(self, lines: Iterable[CallLine]) -> None:
         """Remembers lines on which patterns of calls may match."""
         for line in lines:
             position, number, text, patterns = line
-            form = self._forms.get((patterns, text.translate(_NUMBERS_ALIKE))) if text.isascii() else None
-            if form is None and (form := self._new_form(text, patterns)) is None:
+            form = self._form_of(text, patterns)
+            if form is None:
                 continue
             speaker = form.speaker_of(text)
             if not form.is_a_process:
@@ -77,21 +78,28 @@ class Calls:
             if facts:
                 yield Call(self._parsed(position, number, text), facts)
 
+    def _form_of(self, text: bytes, patterns: Patterns) -> _Form | None:
+        """The form of a line, None where nothing matches. Beyond ASCII a byte is no character: spans would be shifted,
+        and the form is made for this line alone."""
+        if not text.isascii():
+            return self._new_form(text, patterns)
+        form = patterns, text.translate(_NUMBERS_ALIKE)
+        if form not in self._forms:
+            if len(self._forms) >= _MOST_FORMS:
+                self._forms.clear()
+            self._forms[form] = self._new_form(text, patterns)
+        return self._forms[form]
+
     def _new_form(self, text: bytes, patterns: Patterns) -> _Form | None:
-        """The form of a line, None where nothing matches."""
         facts, spans = self._facts_and_spans(text, patterns)
         if not facts:
             return None
-        if len(self._forms) >= _MOST_FORMS:
-            self._forms.clear()
         of_speaker = [spans[name] for name in _OF_SPEAKER if name in spans]
-        form = _Form(
+        return _Form(
             itemgetter(*(of_speaker or [slice(0)])),
             not facts.keys().isdisjoint(("pid", "rank")),
             self._latest.setdefault(tuple(facts), {}),
         )
-        self._forms[patterns, text.translate(_NUMBERS_ALIKE)] = form
-        return form
 
     def _facts_and_spans(self, text: bytes, patterns: Patterns) -> tuple[dict[str, str], dict[str, slice]]:
         """What the patterns find on a line, by name, and the span of each value in its text."""

@@ -193,3 +193,11 @@ def test_shapes_are_asked_in_time(book: RuleBook) -> None:
     for text in (b"a " * 900, b"= error: " * 200, b"failed, " * 200, b"A.b." * 450, b'File "/x/' * 200):
         book.patterns_on_shape(text)
     assert time.process_time() - begun < 5.0
+
+
+def test_a_boundary_is_never_between_two_letters() -> None:
+    """Where only digits are left out, `on` is no word of `operation`, but may be one where a digit stood before it."""
+    fireable = Fireable([r"\bon=(\w+)"], needed_for([r"\bon=(\w+)"]))
+    assert not fireable.on(b"operation=open")
+    assert fireable.on(b"rank : on=elm")
+    assert fireable.on(b"on=elm")
