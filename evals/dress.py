@@ -121,6 +121,7 @@ BESIDE: dict[str, Dress] = {
     "a sidecar that speaks only afterwards": lambda lines: [*lines, *map(_scrape, range(60))],
     "a batch script's last line": lambda lines: [*lines, "Job finished at Sun Nov 22 06:33:08 UTC 2026"],
     "a shell's exit 0": lambda lines: [*lines, "+ echo finished", "finished", "+ exit 0"],
+    "the job's next start": lambda lines: [*lines, *lines[: min(25, len(lines) // 3)]],
     "every line twice": lambda lines: [twice for line in lines for twice in (line, line)],
     "wrapped at 120 columns": lambda lines: [
         line[at : at + 120] for line in lines for at in range(0, max(len(line), 1), 120)

@@ -133,7 +133,9 @@ def commands() -> None:
 @form_of_report
 @click.option("--tee", is_flag=True, help="Pass standard input on as it comes; the report follows on standard error.")
 @status_of_job
-@click.option("--run", type=COUNT, metavar="N", help="Of several runs in one log the one to answer for; else the last.")
+@click.option(
+    "--run", type=COUNT, metavar="N", help="Of several runs in one log the one to answer for; else the last that tells."
+)
 @click.option("--show-prompt", is_flag=True, help="Print what a model would be sent, and stop.")
 @shared
 def diagnose_command(

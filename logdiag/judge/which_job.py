@@ -71,7 +71,7 @@ def one_job(seen: Seen, book: RuleBook, notes: list[str]) -> Seen:
 
 def one_run(seen: Seen, book: RuleBook, run: int | None, notes: list[str]) -> Seen:
     """What was seen of one of several runs in one log, with a note on the others; all of it where there is one. `run`
-    counts from 1, None is the last. Raises SourceError for a run that is not there."""
+    counts from 1; None is the last that tells how it ended. Raises SourceError for a run that is not there."""
     runs = runs_in(seen.survey)
     count = max(len(runs), 1)
     if run is not None and not 1 <= run <= count:
@@ -79,15 +79,22 @@ def one_run(seen: Seen, book: RuleBook, run: int | None, notes: list[str]) -> Se
         raise SourceError(f"--run {run}: the log holds {runs_there}; give one of them, or leave it out")
     if not runs:
         return seen
-    chosen = count if run is None else run
-    near = [number for number in range(1, count + 1) if number != chosen][-_MOST_NAMED:]
-    parts = {number: _part(seen.digest, only_run(seen.survey, runs[number - 1]), notes) for number in (*near, chosen)}
+    near = sorted({*range(max(1, count - _MOST_NAMED), count + 1), run or count})
+    parts = {number: _part(seen.digest, only_run(seen.survey, runs[number - 1]), notes) for number in near}
     judged = {number: _judged(part, book) for number, part in parts.items()}
-    listed = ", ".join(f"run {number} {_outcome_words(judged[number])}" for number in near)
+    chosen = run or _telling_run(judged)
+    listed = ", ".join(f"run {number} {_outcome_words(judged[number])}" for number in near if number != chosen)
     which = "the last" if chosen == count else f"run {chosen}"
     sentence = f"this log holds {count} runs, one after the other; this is the answer for {which} ({listed})"
     notes.append(f"{sentence}{_died_alike(parts, judged, chosen)}; --run N gives that of another")
     return parts[chosen]
+
+
+def _telling_run(judged: Mapping[int, Judgement]) -> int:
+    """The last run; if it does not tell how it ended, as where it has only begun, the last one that failed."""
+    last = max(judged)
+    failed = [number for number, judgement in judged.items() if judgement.outcome is Outcome.FAILED]
+    return max(failed, default=last) if judged[last].outcome is Outcome.NOT_KNOWN else last
 
 
 def _judged(seen: Seen, book: RuleBook) -> Judgement:

@@ -67,10 +67,10 @@ def diagnose(
     are not sure; `first` is called with the answer without it, `callbacks` are LangChain's. `exit_code` is the job's,
     `job` its metadata (name, user, framework, image). `baseline` is the log of a good run of the same job, or several:
     what it printed too weighs little; without it the latest good run counts that `remember` kept of the job's name. Of
-    several runs in one log `run` is the one to answer for, from 1, None for the last. Reading ends after `max_seconds`,
-    or `max_bytes` of uncompressed log, with a note; what was read is diagnosed. `workers` is how many further processes
-    may read large files and many of them, where that saves time; none if left out, and none where reading has a limit.
-    `advance` is called with a stream and the bytes read of it so far.
+    several runs in one log `run` is the one to answer for, from 1; None for the last that tells how it ended. Reading
+    ends after `max_seconds`, or `max_bytes` of uncompressed log, with a note; what was read is diagnosed. `workers` is
+    how many further processes may read large files and many of them, where that saves time; none if left out, and none
+    where reading has a limit. `advance` is called with a stream and the bytes read of it so far.
 
     Raises SourceError and RuleError for what cannot be used; anything optional that is missing becomes a note.
     """

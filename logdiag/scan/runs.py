@@ -35,7 +35,8 @@ _A_PAUSE = 30.0
 class Heads:
     """The head of a stream: its first lines, with the index of each by its words, and the lines at which one of them
     came again. `others` are the positions of lines that differ from one of them in a short number only: they are of the
-    same program with other arguments."""
+    same program with other arguments. From `new_start`, a position, to its end the log begins again as it began; it is
+    the end itself where it does not."""
 
     words: dict[str, int] = field(default_factory=dict)
     texts: list[bytes] = field(default_factory=list)
@@ -43,6 +44,7 @@ class Heads:
     again: list[tuple[int, Line]] = field(default_factory=list)
     others: list[int] = field(default_factory=list)
     alike: int = 0
+    new_start: int = 0
 
     def choose(self, lines: Iterable[tuple[bytes, bytes, Line]], steps: Container[bytes]) -> None:
         """Takes a stream's first lines, each with its shape and its bytes, as its head; the shapes of steps end it."""
@@ -96,7 +98,11 @@ def runs_in(survey: Survey) -> list[Run]:
     """The runs of a log, the first one first; empty where there is only one. The last runs of several
     streams belong together, and so do the ones before them."""
     ends = {line.stream: line.position + 1 for line in survey.lines}
-    starts = {stream: [0, *_starts(heads, survey)] for stream, heads in survey.heads.items() if stream in ends}
+    starts = {
+        stream: sorted({0, *_starts(heads, survey), *_start_at_the_end(heads, survey, stream)})
+        for stream, heads in survey.heads.items()
+        if stream in ends
+    }
     count = max(map(len, starts.values()), default=1)
     if count < 2:
         return []
@@ -143,6 +149,13 @@ def _starts(heads: Heads, survey: Survey) -> list[int]:
             starts.append(line.position)
             before = line.position
     return starts
+
+
+def _start_at_the_end(heads: Heads, survey: Survey, stream: int) -> list[int]:
+    """The position of a start that did not get any further; none where another process only prints the same."""
+    lines = [line for line in survey.lines if line.stream == stream]
+    again = next((line for line in lines if line.position >= heads.new_start), None)
+    return [heads.new_start] if again and again.rank == lines[0].rank else []
 
 
 def _is_whole(heads: Heads, line: Line, *, any_arguments: bool = False) -> bool:

@@ -25,6 +25,7 @@ from logdiag.scan.heartbeats import alone_at_the_end, end_with
 from logdiag.scan.kinds_of_log import KindOfLog, kind_of_block
 from logdiag.scan.lines import LONGEST_TEXT, BlockLines, KeptLine, KeptLines, Tail
 from logdiag.scan.looked import Looked, Patterns, looked_through
+from logdiag.scan.new_starts import MOST_FIRST_LINES, begun_again
 from logdiag.scan.runs import Heads
 from logdiag.scan.shapes import Shapes
 
@@ -184,6 +185,8 @@ class _Reader:
         self.findings_of: Counter[str] = Counter()
         self.latest_of: dict[str, Finding] = {}
         self.opening: list[KeptLine] = []
+        # The shapes of the first and of the last lines.
+        self.start: list[bytes] = []
         self.end: list[bytes] = []
 
     def read(self, pieces: Iterable[Looked], advance: Callable[[int], None]) -> None:
@@ -217,9 +220,13 @@ class _Reader:
         found.complete = self.stream.complete
         if alone := alone_at_the_end(self.end, self.shapes.progress_keys):
             found.silent_from = self.position - alone
+        if heads := found.heads.get(self.stream.index):
+            again = begun_again(self.start, self.end, self.position, self.shapes.progress_keys)
+            heads.new_start = self.position - again
 
     def _begin(self, looked: Looked) -> None:
-        """Learns the kind of the log from its first block."""
+        """Learns the kind of the log from its first block, and how it begins."""
+        self.start = looked.shapes[:MOST_FIRST_LINES]
         self.stream.prefix = looked.block.prefix
         self.survey.kind = looked.kind or kind_of_block(looked.block, self.book)
         if self.survey.kind.is_a_jobs:

@@ -1,4 +1,4 @@
-"""Several runs in one log, one after the other: the last is answered for, any can be asked for."""
+"""Several runs in one log, one after the other: the last that tells is answered for, any can be asked for."""
 
 from __future__ import annotations
 
@@ -61,6 +61,53 @@ def test_a_run_that_works_after_one_that_failed_is_healthy(book: RuleBook) -> No
     answer = diagnose(log_of(*run(1, 50, "KeyError: 'x'"), *run(2, 60)), rules=book)
     assert answer.failed is False
     assert "run 1 failed of KeyError" in told_of_runs(answer)
+
+
+def test_a_next_start_that_gets_no_further_does_not_hide_the_failure(book: RuleBook) -> None:
+    """Its log does not tell how it ended; the run that failed is answered for, and both can be asked for."""
+    log = log_of(*run(1, 50, "KeyError: 'x'"), *run(2, 50)[:3])
+    answer = diagnose(log, rules=book)
+    assert (answer.failed, answer.reason.value) == (True, "KeyError")
+    assert "this is the answer for run 1 (run 2 does not tell)" in told_of_runs(answer)
+    assert diagnose(log, rules=book, run=2).failed is None
+
+
+LOOM = [
+    "weaving house 4 opens, 3 looms",
+    *(f"loom {n} has its warp of 2400 ends" for n in range(3)),
+    "pattern book lies at page 17",
+    "no draught in the hall",
+    "the shuttles are counted",
+]
+WOVEN = [f"loom {n % 3} wove {40 * n} rows, tension {2.1 - n / 100:.2f}" for n in range(60)]
+TORN = ["the shed of loom 2 is torn and cannot be lifted", "no answer from loom 2, looms stand", "house closes with 7"]
+
+
+@pytest.mark.parametrize("restarts", [1, 2])
+@pytest.mark.parametrize("lines", [len(LOOM), len(LOOM) + 4])
+def test_a_next_start_is_seen_in_software_that_no_rule_knows(lines: int, restarts: int, book: RuleBook) -> None:
+    """By its lines, which are those of the start before it, whatever its processes print first."""
+    begun = [LOOM[0], *LOOM[3:0:-1], *LOOM[4:], *WOVEN][:lines]
+    answer = diagnose(log_of(*LOOM, *WOVEN, *TORN, *(begun * restarts)), rules=book)
+    assert answer.root_cause is not None
+    assert TORN[0] in answer.root_cause.text
+    assert "one after the other; this is the answer for run 1" in told_of_runs(answer)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        # What a loop prints in each turn.
+        [line for n in range(9) for line in (*LOOM, f"cloth {n} is done")] + LOOM,
+        # Another process begins, and gets further.
+        [*LOOM, *WOVEN, *LOOM, "the hall is lit"],
+        # The start is of three lines at most.
+        [*LOOM[4:], *WOVEN, *LOOM[4:6]],
+    ],
+)
+def test_a_turn_of_a_loop_is_no_next_start(lines: list[str], book: RuleBook) -> None:
+    """Nor is a start with anything new, or one too short to tell."""
+    assert told_of_runs(diagnose(log_of(*lines), rules=book)) == ""
 
 
 @pytest.mark.parametrize(
