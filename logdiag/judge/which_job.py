@@ -15,7 +15,7 @@ from logdiag.judge.suspects.ranked import Ranking
 from logdiag.model import Change, Digest
 from logdiag.rules import RuleBook
 from logdiag.scan.jobs import jobs_in
-from logdiag.scan.runs import only_run, runs_in
+from logdiag.scan.runs import Run, only_run, runs_in
 from logdiag.scan.steps import step_number
 from logdiag.scan.survey import Survey
 
@@ -72,7 +72,7 @@ def one_job(seen: Seen, book: RuleBook, notes: list[str]) -> Seen:
 def one_run(seen: Seen, book: RuleBook, run: int | None, notes: list[str]) -> Seen:
     """What was seen of one of several runs in one log, with a note on the others; all of it where there is one. `run`
     counts from 1; None is the last that tells how it ended. Raises SourceError for a run that is not there."""
-    runs = runs_in(seen.survey)
+    runs = _runs_of(seen, book)
     count = max(len(runs), 1)
     if run is not None and not 1 <= run <= count:
         runs_there = f"runs 1 to {count}" if runs else "one run, as far as its lines tell"
@@ -88,6 +88,16 @@ def one_run(seen: Seen, book: RuleBook, run: int | None, notes: list[str]) -> Se
     sentence = f"this log holds {count} runs, one after the other; this is the answer for {which} ({listed})"
     notes.append(f"{sentence}{_died_alike(parts, judged, chosen)}; --run N gives that of another")
     return parts[chosen]
+
+
+def _runs_of(seen: Seen, book: RuleBook) -> list[Run]:
+    """The runs in one log; a last one that only begins is none if it fails: it is a failure that is told twice."""
+    runs = runs_in(seen.survey)
+    if runs and runs[-1].only_begins:
+        last = seen_in(only_run(seen.survey, runs[-1]), seen.digest, [])
+        if _judged(last, book).outcome is Outcome.FAILED:
+            return runs_in(seen.survey, new_starts=False)
+    return runs
 
 
 def _telling_run(judged: Mapping[int, Judgement]) -> int:

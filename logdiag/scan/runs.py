@@ -84,9 +84,11 @@ class Heads:
 
 
 class Run(NamedTuple):
-    """One of several runs: by stream the positions of its lines, as (first, one behind the last)."""
+    """One of several runs: by stream the positions of its lines, as (first, one behind the last). `only_begins` is true
+    for a last one that prints nothing but what the log begins with."""
 
     parts: Mapping[int, tuple[int, int]]
+    only_begins: bool = False
 
     def holds(self, line: Line) -> bool:
         """Whether a line is of this run."""
@@ -94,15 +96,13 @@ class Run(NamedTuple):
         return start <= line.position < end
 
 
-def runs_in(survey: Survey) -> list[Run]:
-    """The runs of a log, the first one first; empty where there is only one. The last runs of several
-    streams belong together, and so do the ones before them."""
+def runs_in(survey: Survey, *, new_starts: bool = True) -> list[Run]:
+    """The runs of a log, the first one first; empty where there is only one. The last runs of several streams belong
+    together, and so do the ones before them. Without `new_starts` a last run that only begins is none."""
     ends = {line.stream: line.position + 1 for line in survey.lines}
-    starts = {
-        stream: sorted({0, *_starts(heads, survey), *_start_at_the_end(heads, survey, stream)})
-        for stream, heads in survey.heads.items()
-        if stream in ends
-    }
+    heads = {stream: heads for stream, heads in survey.heads.items() if stream in ends}
+    begun = {stream: _start_at_the_end(heads[stream], survey, stream) if new_starts else [] for stream in heads}
+    starts = {stream: sorted({0, *_starts(heads[stream], survey), *begun[stream]}) for stream in heads}
     count = max(map(len, starts.values()), default=1)
     if count < 2:
         return []
@@ -111,7 +111,7 @@ def runs_in(survey: Survey) -> list[Run]:
         spans = list(pairwise([*starts.get(stream, [0]), end]))
         for from_last, span in enumerate(reversed(spans), 1):
             runs[-from_last][stream] = span
-    return [Run(parts) for parts in runs]
+    return [Run(parts, parts is runs[-1] and any(begun.values())) for parts in runs]
 
 
 def only_run(survey: Survey, run: Run) -> Survey:

@@ -103,6 +103,8 @@ def test_a_next_start_is_seen_in_software_that_no_rule_knows(lines: int, restart
         [*LOOM, *WOVEN, *LOOM, "the hall is lit"],
         # The start is of three lines at most.
         [*LOOM[4:], *WOVEN, *LOOM[4:6]],
+        # A failure that is told twice, the second time in part.
+        [*traceback_of("KeyError: 'x'"), *traceback_of("KeyError: 'x'")[:3]],
     ],
 )
 def test_a_turn_of_a_loop_is_no_next_start(lines: list[str], book: RuleBook) -> None:
