@@ -37,6 +37,8 @@ _SPELT_RANGE = pattern_of(
 _RANGE_SIGNS = ("..", " to ", " - ", "through", "\u2013", "\u2014")
 # Gates 0 and 1 are set on weir-a   W00 W01 W02 W03 -> bench-kiel   {"host": "weir-a", "ranks": [0, 1, 2, 3]}
 # (weir-a (gates (0 1 2 3)))   weir-a holds 0, 1, 2, 3   weir-a holds 0, 1, 2 and 3
+# Without two numbers so near each other there is no row of them.
+_NEAR = pattern_of(r"\d(?:,|,? {1,2}| and )[A-Za-z]{0,6}\d")
 _IN_A_ROW = pattern_of(
     r"(?<![\w.:-])(?:(\d{1,5}) and \d{1,5}|(?<=\[)\d{1,5}(?:, ?\d{1,5}){1,512}(?=\])"
     r"|(?<=[\[{(])\d{1,5}(?: \d{1,5}){1,512}(?=[\])}])|\d{1,5}(?:, {1,2}\d{1,5}){2,512}(?:,? and \d{1,5})?(?!,? \d)"
@@ -48,10 +50,12 @@ _COUNTED = pattern_of(r"([A-Za-z][A-Za-z_]*[-_]?|(?:[A-Za-z]+-)+)?0*(\d{1,5})")
 _REST_OF_CLOCK = pattern_of(r"^[.,]?\d*(?:Z|[+-]\d\d:?\d\d)?(?![\w:])")
 # 05:04:21.708   07.00.00   04-11 08:00:05.150   08:02 |   260304T011209.200   260304-011209.200   (in any other form)
 # =ERROR REPORT==== 11-May-2026::04:15:56.580955 ===
+# (What stands before the first digit is asked behind it: a search for a digit is fast.)
 _OTHER_CLOCK = pattern_of(
-    r"(?:(?<![\w.:])|(?<=\d{4}::))\d{1,2}[:.]\d\d[:.]\d\d(?:[.,]\d+)?(?![\w:])"
-    r"|^\W?\d\d:\d\d(?=\W? )|\b\d{6,8}[T-]\d{6}(?:[.,]\d+)?Z?(?!\w)"
+    r"\d(?:(?:(?<![\w.:]\d)|(?<=\d{4}::\d))\d?[:.]\d\d[:.]\d\d(?:[.,]\d+)?(?![\w:])"
+    r"|(?<!\w\d)\d{5,7}[T-]\d{6}(?:[.,]\d+)?Z?(?!\w))"
 )
+_MINUTES = pattern_of(r"\W?\d\d:\d\d(?=\W? )")
 # I 04-11 08:00:05.150   24/03 03:16:00   14.01.26 22:04:45   02.09. 18:30:01   Oct  2 03:22:29   28-Jan-2026 05:59:46
 # 042 03:09:02.56   (a date before a clock)
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}"
@@ -112,14 +116,16 @@ def rows_of(lines: Iterable[Line]) -> list[Row]:
 def row_of(line: Line, at: int) -> Row:
     """The words of one line, which stands at this place among all lines."""
     text = line.text[:_LONGEST]
-    other = None if line.clock else _OTHER_CLOCK.search(text)
+    other = None if line.clock else _MINUTES.match(text) or _OTHER_CLOCK.search(text)
     clock = line.clock or (other[0] if other else "")
     if clock:
         before, _, after = text.partition(clock)
         text = _DATE.sub("", before) + _REST_OF_CLOCK.sub("", after, count=1)
     if any(sign in text for sign in _RANGE_SIGNS):
         text = _LOOSE_RANGE.sub(r"\1..\2", text)
-    text = _IN_A_ROW.sub(_as_range, _SPELT_RANGE.sub(_of_spelt, text))
+    text = _SPELT_RANGE.sub(_of_spelt, text)
+    if _NEAR.search(text):
+        text = _IN_A_ROW.sub(_as_range, text)
     pairs = _WORDS.findall(text)[:_MOST_WORDS]
     words = [word.partition(".")[0] if ":" in word else word for _, word in pairs]
     lower = [word.lower() for word in words]
