@@ -15,8 +15,9 @@ from logdiag.patterns import pattern_of
 from logdiag.scan.lines import KeptLine
 from logdiag.scan.looked import Patterns
 
-# From this many hits of the same patterns on, only hits that say something new are confirmed.
-_MANY_HITS = 200
+# From this many hits of the same patterns on, only hits that say something new are confirmed; those that say again what
+# no rule fired on are left out from fewer on.
+_MANY_HITS, _SOME_HITS = 200, 16
 _VERY_MANY_HITS = 5000
 _MOST_KINDS = 20_000
 _MOST_LATEST, _MOST_LATEST_FRAMES = 8, 256
@@ -87,7 +88,9 @@ class Floods:
     def count_one(self, patterns: Patterns, at: int, text: bytes, latest: dict[Kind, int]) -> bool:
         """Counts one line of a known kind. Returns False for any other: it is to be looked at."""
         self._hits[patterns] += 1
-        if self._hits[patterns] <= _MANY_HITS or (kind := self._kind(patterns, text)) not in self._rules:
+        hits = self._hits[patterns]
+        rule = self._rules.get(kind := self._kind(patterns, text)) if hits > _SOME_HITS else None
+        if rule is None or (rule and hits <= _MANY_HITS):
             return False
         self._count(kind, 1, at, latest)
         return True
@@ -99,7 +102,8 @@ class Floods:
 
     def learn(self, patterns: Patterns, text: bytes, finding: Finding | None) -> None:
         """Remembers which rule a frequent kind of line belongs to, or that none fires on it."""
-        if self._hits[patterns] > _MANY_HITS and len(self._rules) < _MOST_KINDS:
+        enough = _MANY_HITS if finding else _SOME_HITS
+        if self._hits[patterns] > enough and len(self._rules) < _MOST_KINDS:
             self._rules[self._kind(patterns, text)] = finding.rule if finding else ""
 
     def _kind(self, patterns: Patterns, text: bytes) -> Kind:

@@ -15,7 +15,7 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from itertools import groupby
+from itertools import groupby, islice
 
 _LETTERS = string.ascii_letters.encode()
 # So many lines at the end of a log are looked at, and so many bytes of each.
@@ -37,12 +37,12 @@ def end_with(end: Sequence[bytes], shapes: Sequence[bytes]) -> list[bytes]:
 def alone_at_the_end(shapes: Sequence[bytes], work: AbstractSet[bytes]) -> int:
     """How many of the last lines, whose shapes these are, are a heartbeat's that goes on alone, blank ones between
     them included; 0 for none. The shapes in `work` are those of steps."""
-    places = [at for at, shape in enumerate(shapes) if shape.strip()]
-    said = [shapes[at] for at in places]
-    going_on = set(said[-_FEWEST_ALONE:])
+    going_on = set(islice(filter(bytes.strip, reversed(shapes)), _FEWEST_ALONE))
     says_little = any(len(shape) - len(shape.translate(None, _LETTERS)) < _FEWEST_LETTERS for shape in going_on)
     if len(going_on) > _MOST_SHAPES or says_little or not going_on.isdisjoint(work):
         return 0
+    places = [at for at, shape in enumerate(shapes) if shape.strip()]
+    said = [shapes[at] for at in places]
     alone = next((at for at, shape in enumerate(reversed(said)) if shape not in going_on), 0)
     before = said[: len(said) - alone]
     runs = [len(list(run)) for goes_on, run in groupby(before, going_on.__contains__) if goes_on]

@@ -29,6 +29,8 @@ def begun_again(first: Sequence[bytes], end: Sequence[bytes], total: int, work: 
     """How many of the last lines are those of a new start; 0 for none. `first` are the shapes of the log's first lines,
     `end` of its last ones, both in its order, of `total` lines; those in `work` are of steps."""
     begins = next((shape for shape in first if shape.strip()), b"")
+    if end.count(begins) == (total <= len(end)):
+        return 0  # it stands at the log's start alone
     starts = [len(end) - at for at, shape in enumerate(end) if shape == begins][-_MOST_PROCESSES:]
     tails = ((first[: total - length], end[-length:]) for length in starts if length <= total - length)
     return next((len(tail) for before, tail in tails if _begins_like(before, tail, work)), 0)
