@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -26,21 +27,25 @@ sys.addaudithook(seen)
 
 
 @contextmanager
-def listener() -> Iterator[socket.socket]:
-    """A port on loopback that takes every connection into its queue."""
+def listener() -> Iterator[tuple[int, list[int]]]:
+    """A port on loopback, and the ports of those who called it: each call is hung up on."""
+    callers: list[int] = []
     with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
-        server.setblocking(False)
-        yield server
 
+        def hang_up() -> None:
+            with suppress(OSError):  # the server is closed
+                while True:
+                    connection, (_, port) = server.accept()
+                    callers.append(port)
+                    connection.close()
 
-def was_called(server: socket.socket) -> bool:
-    """Whether anybody connected."""
-    try:
-        connection, _ = server.accept()
-    except BlockingIOError:
-        return False
-    connection.close()
-    return True
+        thread = Thread(target=hang_up)
+        thread.start()
+        try:
+            yield server.getsockname()[1], callers
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
 
 
 def called(tmp_path: Path, *arguments: str | Path, **more: str) -> tuple[bool, list[str], str, str]:
@@ -48,8 +53,7 @@ def called(tmp_path: Path, *arguments: str | Path, **more: str) -> tuple[bool, l
     (tmp_path / "sitecustomize.py").write_text(COUNTER, encoding="utf-8")
     seen = tmp_path / "seen"
     seen.write_text("", encoding="utf-8")
-    with listener() as server:
-        port = server.getsockname()[1]
+    with listener() as (port, callers):
         env = {
             "PYTHONPATH": f"{tmp_path}:{Path(__file__).resolve().parents[1]}",
             "SEEN": str(seen),
@@ -67,7 +71,7 @@ def called(tmp_path: Path, *arguments: str | Path, **more: str) -> tuple[bool, l
             **more,
         }
         done = run_logdiag(*arguments, env=env)
-        return was_called(server), seen.read_text().splitlines(), done.stdout.decode(), done.stderr.decode()
+        return bool(callers), seen.read_text().splitlines(), done.stdout.decode(), done.stderr.decode()
 
 
 def test_offline_opens_no_connection(tmp_path: Path) -> None:
@@ -103,8 +107,7 @@ def test_no_other_command_opens_one_either(tmp_path: Path, arguments: tuple[str,
 
 def test_a_planted_file_reaches_no_stranger(tmp_path: Path) -> None:
     """Not the password, and not the log; the answer is as without it."""
-    with listener() as server:
-        port = server.getsockname()[1]
+    with listener() as (port, callers):
         planted = tmp_path / "shared"
         (planted / "logs").mkdir(parents=True)
         (planted / "logdiag.toml").write_text(
@@ -117,4 +120,4 @@ def test_a_planted_file_reaches_no_stranger(tmp_path: Path) -> None:
             done = run_logdiag(LOGS / "demo.log", "--format", "json", env=env, cwd=folder)
             assert json.loads(done.stdout)["reason"] == "ECCError"
             assert b"logdiag.toml: ignored, for" in done.stderr
-        assert not was_called(server)
+        assert not callers

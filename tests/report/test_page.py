@@ -187,6 +187,7 @@ def test_the_command_writes_the_page(tmp_path: Path) -> None:
     assert run_logdiag("batch", tmp_path / "job.log", "-o", tmp_path / "page.html").returncode == 2
 
 
+@pytest.mark.xdist_group("browser")  # where the other test of the large page runs
 def test_the_page_of_1024_ranks_is_small(large: Path) -> None:
     """Under 5 MB, with a row for every rank, the first failing one on top."""
     assert large.stat().st_size < 5_000_000
