@@ -41,10 +41,11 @@ run: $(VENV)/.base  ## Diagnose a log: make run LOG=slurm-4711.out ARGS='--forma
 test: $(VENV)/.dev  ## Run all tests
 	$(BIN)/python -m pytest
 
-check: $(VENV)/.dev  ## Formatting, lint, types, and all tests: rules and forms are proved by them too
+check: $(VENV)/.dev  ## Formatting, lint, types, forms and tests, which prove the rules too
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/logdiag forms test
 	$(BIN)/python -m pytest
 
 format: $(VENV)/.dev  ## Format the code and fix what lint can fix
