@@ -130,6 +130,25 @@ def test_steps_and_a_good_last_status_make_a_launchers_report_one_of_an_earlier_
     assert diagnosed(book, *log, "rc=1").reason.value == "NodeFailure"
 
 
+@pytest.mark.parametrize(
+    ("ending", "is_over"),
+    [
+        (["$ echo $?", "0"], True),
+        (["mill@mill-3:~$ echo $?", "0", "mill@mill-3:~$ exit"], True),
+        (["$ echo $?", "1"], False),
+        (["$ ls", "0"], False),
+        (["drill: 4 faults made, 4 checks passed, 0 failed"], True),
+        (["drill: 4 of 4 checks passed", "drill: bye"], True),
+        (["drill: 4 faults made, 3 checks passed, 1 failed"], False),
+    ],
+)
+def test_a_verdict_on_all_the_work_is_its_clean_end(book: RuleBook, ending: list[str], is_over: bool) -> None:
+    """A shell that was asked tells the status 0, or all that was tried is counted and none of it failed: what went
+    wrong before, in another command of the paste or as a drill asked for, is past, without any step."""
+    away = "fetch: curl: (6) Could not resolve host: pantry.acme.org"
+    assert (diagnosed(book, away, "$ ./fold --all", "fold 9 folded", *ending).root_cause is None) is is_over
+
+
 @pytest.mark.parametrize(("state", "is_over"), [("Running", True), ("Waiting", False)])
 def test_the_last_end_of_what_runs_now_is_past(book: RuleBook, state: str, is_over: bool) -> None:
     """The state that stands nearest above the end counts: of two containers each has its own."""
