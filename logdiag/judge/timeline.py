@@ -47,10 +47,10 @@ class Timeline(NamedTuple):
 
     `steps` are by (stream, rank): rank None holds all steps of the stream, -1 those that name none. `jobs` are the
     lines by which a scheduler says of which of its jobs they and the next lines are. `calm` are ordinary log lines,
-    `ends` clean ends, `proven_ends` those, and verdicts, that do not rest on words which a script prints whatever happened. `habits`
-    are faults that come back with steps in between, with the position up to which they were recovered from. `back` are
-    reports that a machine's part works again, `went_well` is what lines say of which thing that went well. `ending` is
-    how it ends, whatever its words.
+    `ends` clean ends, `proven_ends` verdicts and those that do not rest on words which a script prints whatever
+    happened. `habits` are faults that come back with steps in between, with the position up to which they were
+    recovered from. `back` are reports that a machine's part works again, `went_well` is what lines say of which thing
+    that went well. `ending` is how it ends, whatever its words.
     """
 
     kinds: Kinds
