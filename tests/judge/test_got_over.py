@@ -29,6 +29,18 @@ def test_a_fault_that_is_the_last_word_was_not_got_over(book: RuleBook) -> None:
     assert root.line == len(HOURS) + 1
 
 
+def test_what_was_given_up_or_ended_for_good_is_not_got_over(book: RuleBook) -> None:
+    """A machine may work on for hours without the part; a batch system may print a job's output below its report."""
+    root = diagnosed(book, f"{HUNG}, giving up", *HOURS).root_cause
+    assert root is not None
+    assert root.line == 1
+    mail = ["TERM_RUNLIMIT: job killed after reaching LSF run time limit.", "Exited with exit code 140.", ""]
+    output = [f"19:{at}:07 plate {at} cut, 11.{at} g left" for at in range(10, 40)]
+    root = diagnosed(book, *mail, "The output (if any) follows:", "", *output).root_cause
+    assert root is not None
+    assert root.line == 1
+
+
 def test_no_program_gets_over_a_fault_of_its_accelerator(book: RuleBook) -> None:
     """Its memory is lost, whatever other processes print on; where a caller says that the job failed, nothing was got
     over at all."""
