@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from operator import ne
 from typing import NamedTuple
 
 from logdiag.judge.kinds import Kinds
 from logdiag.model import CALM, TROUBLE, Line
+from logdiag.patterns import pattern_of
 from logdiag.rules.book import HARMLESS
 
 # So many lines at the end of a log show how it ended; a status of another process may stand further up.
@@ -18,24 +20,29 @@ BAD_WORDS = "last-words-bad"
 """The kind of a last line that says in a few words that the whole failed."""
 _BAD_AT_END, _GOOD_AT_END = ("last-number-bad", BAD_WORDS), ("last-number-good",)
 _FATAL = frozenset({"CRITICAL", "FATAL"})
+# $ echo $?   (the shell is asked for the status of the command above; its answer is the next line)
+_ASKS = pattern_of(r"\becho \"?\$\?\"?$")
 
 
 class Ending(NamedTuple):
     """The end of a case. `bad_status` and `good_status` are the last lines that name a status, or None; `bad_last`
     and `good_last` the very last line, where it ends with a bare number as a status does, or says in a few words that
     the whole failed; `last_trouble` is a line of trouble among the very last, with nothing calm after it unless it is
-    fatal. Any file of the case counts."""
+    fatal. `verdict` is a last line that tells of all the work that it went well, as no script prints whatever happened.
+    Any file of the case counts."""
 
     bad_status: Line | None = None
     good_status: Line | None = None
     bad_last: Line | None = None
     good_last: Line | None = None
     last_trouble: Line | None = None
+    verdict: Line | None = None
 
     @property
     def good(self) -> bool:
         """Whether the last status that is printed is a good one."""
-        return self.bad_status is None and (self.good_status is not None or self.good_last is not None)
+        good = (self.good_status, self.good_last, self.verdict)
+        return self.bad_status is None and any(line is not None for line in good)
 
 
 def ending_of(files: Iterable[Sequence[Line]], kinds: Kinds) -> Ending:
@@ -48,7 +55,19 @@ def _of_file(lines: Sequence[Line], kinds: Kinds) -> Ending:
     bad, good = _status(lines, kinds)
     at_end = (any(kinds.is_a(kind, lines[-1]) for kind in as_status) for as_status in (_BAD_AT_END, _GOOD_AT_END))
     bad_last, good_last = (lines[-1] if is_one else None for is_one in at_end)
-    return Ending(bad, good, bad_last, good_last, _trouble(lines[-_LAST_WORDS:], kinds))
+    verdict = _verdict(lines[-_LAST_LINES:], kinds) if bad is None else None
+    return Ending(bad, good, bad_last, good_last, _trouble(lines[-_LAST_WORDS:], kinds), verdict)
+
+
+def _verdict(lines: Sequence[Line], kinds: Kinds) -> Line | None:
+    """The last line in which a shell that was asked tells the status 0, or all that was tried is counted and none of it
+    failed; None where there is none, or a shell tells another status later."""
+    for before, line in reversed(list(pairwise(lines))):
+        if _ASKS.search(before.message):
+            return line if line.message.strip() == "0" else None
+        if kinds.is_a("none-failed", line):
+            return line
+    return None
 
 
 def _status(lines: Sequence[Line], kinds: Kinds) -> tuple[Line | None, Line | None]:

@@ -85,7 +85,9 @@ def got_over(facts: Facts) -> Standing | None:
 def _ends_its_process(fault: Fault, facts: Facts) -> bool:
     """Whether a process died of a fault, for what it printed before may reach the log after its last words; or whether
     a program, and not its machine, tells of a fault of its accelerator, whose memory is lost by then, or raises that it
-    has no memory."""
+    has no memory; or the line says that it is for good."""
+    if facts.timeline.kinds.is_a("for-good", fault.line):
+        return True
     of_machine = facts.timeline.kinds.is_a("machines-own", fault.line)
     raised = fault.reason is Reason.OUT_OF_MEMORY_ERROR and facts.timeline.kinds.is_a("bare-exception", fault.line)
     return fault.died or raised or (not of_machine and fault.reason in _ENDS_PROGRAMS)

@@ -47,10 +47,10 @@ class Timeline(NamedTuple):
 
     `steps` are by (stream, rank): rank None holds all steps of the stream, -1 those that name none. `jobs` are the
     lines by which a scheduler says of which of its jobs they and the next lines are. `calm` are ordinary log lines,
-    `ends` clean ends, `proven_ends` those that do not rest on words which a script prints whatever happened. `habits`
-    are faults that come back with steps in between, with the position up to which they were recovered from. `back` are
-    reports that a machine's part works again, `went_well` is what lines say of which thing that went well. `ending` is
-    how it ends, whatever its words.
+    `ends` clean ends, `proven_ends` verdicts and those that do not rest on words which a script prints whatever
+    happened. `habits` are faults that come back with steps in between, with the position up to which they were
+    recovered from. `back` are reports that a machine's part works again, `went_well` is what lines say of which thing
+    that went well. `ending` is how it ends, whatever its words.
     """
 
     kinds: Kinds
@@ -168,6 +168,8 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed
     printed = _grouped((line.stream, line) for line in survey.lines if line.text.strip())
     ended = _grouped((end.line.stream, end.line.rank) for end in finished)
     failing = {finding.line.place for finding in survey.findings if finding.role.is_failure}
+    ending = ending_of(printed.values(), kinds)
+    verdict = [ending.verdict] if ending.verdict else []
     return Timeline(
         kinds=kinds,
         failed=failed,
@@ -178,7 +180,7 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed
         steps=steps,
         calm=_positions(line for line in survey.lines if line.level in _ORDINARY and line.place not in failing),
         ends=ends,
-        proven_ends=_positions([*proven, *_last_planned_steps(survey)]),
+        proven_ends=_positions([*proven, *verdict, *_last_planned_steps(survey)]),
         ranks_at_end={stream: frozenset(ranks) for stream, ranks in ended.items()},
         nobody_died=not any(fault.died and not fault.of_a_child and not fault.handled for fault in faults),
         summary=summary_of(kinds),
@@ -187,7 +189,7 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed
         went_well=_grouped(
             (told.line.stream, told) for told in kinds.told("went-well") if told.line.place not in failing
         ),
-        ending=ending_of(printed.values(), kinds),
+        ending=ending,
     )
 
 

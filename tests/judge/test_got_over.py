@@ -29,6 +29,18 @@ def test_a_fault_that_is_the_last_word_was_not_got_over(book: RuleBook) -> None:
     assert root.line == len(HOURS) + 1
 
 
+def test_what_was_given_up_or_ended_for_good_is_not_got_over(book: RuleBook) -> None:
+    """A machine may work on for hours without the part; a batch system may print a job's output below its report."""
+    root = diagnosed(book, f"{HUNG}, giving up", *HOURS).root_cause
+    assert root is not None
+    assert root.line == 1
+    mail = ["TERM_RUNLIMIT: job killed after reaching LSF run time limit.", "Exited with exit code 140.", ""]
+    output = [f"19:{at}:07 plate {at} cut, 11.{at} g left" for at in range(10, 40)]
+    root = diagnosed(book, *mail, "The output (if any) follows:", "", *output).root_cause
+    assert root is not None
+    assert root.line == 1
+
+
 def test_no_program_gets_over_a_fault_of_its_accelerator(book: RuleBook) -> None:
     """Its memory is lost, whatever other processes print on; where a caller says that the job failed, nothing was got
     over at all."""
@@ -128,6 +140,25 @@ def test_steps_and_a_good_last_status_make_a_launchers_report_one_of_an_earlier_
     log = [*steps(1, 5), stop, aborted, *steps(5, 9)]
     assert diagnosed(book, *log, "rc=0").root_cause is None
     assert diagnosed(book, *log, "rc=1").reason.value == "NodeFailure"
+
+
+@pytest.mark.parametrize(
+    ("ending", "is_over"),
+    [
+        (["$ echo $?", "0"], True),
+        (["mill@mill-3:~$ echo $?", "0", "mill@mill-3:~$ exit"], True),
+        (["$ echo $?", "1"], False),
+        (["$ ls", "0"], False),
+        (["drill: 4 faults made, 4 checks passed, 0 failed"], True),
+        (["drill: 4 of 4 checks passed", "drill: bye"], True),
+        (["drill: 4 faults made, 3 checks passed, 1 failed"], False),
+    ],
+)
+def test_a_verdict_on_all_the_work_is_its_clean_end(book: RuleBook, ending: list[str], is_over: bool) -> None:
+    """A shell that was asked tells the status 0, or all that was tried is counted and none of it failed: what went
+    wrong before, in another command of the paste or as a drill asked for, is past, without any step."""
+    away = "fetch: curl: (6) Could not resolve host: pantry.acme.org"
+    assert (diagnosed(book, away, "$ ./fold --all", "fold 9 folded", *ending).root_cause is None) is is_over
 
 
 @pytest.mark.parametrize(("state", "is_over"), [("Running", True), ("Waiting", False)])

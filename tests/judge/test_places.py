@@ -345,3 +345,12 @@ def test_lines_of_one_node_are_not_all_there_are(book: RuleBook) -> None:
     root = diagnosed(book, *started, *turns, gone).root_cause
     assert root is not None
     assert (root.rank, root.node) == (13, "elm-1")
+
+
+def test_the_number_of_a_port_in_a_machines_fault_is_no_rank(book: RuleBook) -> None:
+    """The process that a program names below is the one that the fault ended, whatever else the kernel numbers."""
+    kernel = "Nov 22 06:33:{:02} mill-3 kernel: hfi1 0000:5e:00.0: hfi1_0: "
+    work = [f"Nov 22 06:{at}:00 mill-3 fold[4711]: rank 90: plate {at} cut" for at in range(10, 30)]
+    faults = [kernel.format(8) + "SPC freeze, reason: egress parity error 0x40", kernel.format(9) + "port 1 disabled"]
+    left = "Nov 22 06:33:12 mill-3 fold[4711]: rank 90: leaving on a communication error"
+    assert rank_of(diagnosed(book, *work, *faults, left)) == 90

@@ -234,8 +234,8 @@ RANK: tuple[Callable[[_Facts], int | None], ...] = (
     repeats_its_words,
     speaker_of_its_block,
     reported_as_ended_first,
-    weighed_from_its_words,
     named_first_after_its_machines_fault,
+    weighed_from_its_words,
     number_of_its_device,
 )
 """In this order."""
