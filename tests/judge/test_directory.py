@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from logdiag.judge.ranks.directory import Directory, directory_of
+from logdiag.judge.ranks.hosts import name_addresses
 from logdiag.judge.ranks.listings import _blocks
 from logdiag.judge.ranks.readings import book_of, readings_of
 from logdiag.judge.ranks.witnesses import Root, first_to_fail
@@ -564,3 +565,54 @@ def test_a_listing_of_hosts_counts_behind_any_number_of_others() -> None:
     steps = [f"10:00:0{at} rank={boat} {word} ready" for word in "abcdefghij" for at, boat in enumerate((3, 0, 2, 1))]
     placed = [f"10:00:00 pod tm-{boat} bound to elm-{boat + 11}" for boat in range(4)]
     assert _listed(*placed, *steps).hosts == {boat: f"elm-{boat + 11}" for boat in range(4)}
+
+
+_LOOMS = [f"10:00:0{at} loom {at % 8}: pass {at // 8}" for at in range(24)]
+_UNEVEN = ["mira"] * 3 + ["vega"] * 5
+
+
+@pytest.mark.parametrize(
+    ("rows", "hosts"),
+    [
+        (["roster mira*3 vega*5"], _UNEVEN),
+        (["looms on: mira x3, vega x5"], _UNEVEN),
+        (["looms on elm-7:3,oak-3:5"], ["elm-7"] * 3 + ["oak-3"] * 5),
+        (['Site {of = "mira", looms = [0,2..6]}', 'Site {of = "vega", looms = [1,3..7]}'], ["mira", "vega"] * 4),
+        (["mira: 0, 2, ..., 6", "vega: 1, 3, ..., 7"], ["mira", "vega"] * 4),
+        (["(crew ((at mira) (looms (0 3 5)))", "      ((at vega) (looms (1 2 4 6 7))))"], list("mvvmvmvv")),
+        (["looms: mira  0-3", "       vega  4-7"], ["mira"] * 4 + ["vega"] * 4),
+        (
+            ["loom  site  bay"] + [f"{at}  {'mira' if at < 4 else 'vega'}  bay{at % 4}" for at in range(8)],
+            list("mmmmvvvv"),
+        ),
+    ],
+)
+def test_hosts_of_plain_words_are_found_in_rosters_and_sets(rows: list[str], hosts: list[str]) -> None:
+    """Multiplied names, numbers at one distance, sets in brackets, and a table whose bays count anew on each host."""
+    found = _listed(*rows, *_LOOMS).hosts
+    assert [found.get(at, "")[: len(host)] for at, host in enumerate(hosts)] == hosts
+
+
+def test_what_each_process_has_or_is_called_is_no_host() -> None:
+    """A process says its own ports; shelves are passed from loom to loom."""
+    assert not _listed(*(f"loom {at}: up links=hx0,hx1 feeders=4" for at in range(8)), *_LOOMS).hosts
+    assert not _listed("bash-4.4$ tail weave.o88120.3", "gcc-13.2 for mesh-21.5").hosts
+    rows = [f"loom {at} in hall {'mira' if at < 4 else 'vega'}" for at in range(8)]
+    rows += [f"loom-0{at * 3 % 8} shelf {at} filled" for at in range(30)]
+    assert _listed(*rows).hosts[5] == "vega"
+
+
+@pytest.mark.parametrize(
+    ("book", "host"),
+    [
+        ("book: mira is 10.4.2.31, vega is 10.4.2.12", "vega"),
+        ("elm-7 (10.4.2.31) oak-3 (10.4.2.12)", "oak-3"),
+        ("route from 10.4.2.31 to 10.4.2.12", None),
+        ("mount 10.4.2.31@net-1:10.4.2.12@net-1", None),
+    ],
+)
+def test_an_address_is_known_by_its_name(book: str, host: str | None) -> None:
+    """Processes answer at addresses, and another line names these."""
+    rows = rows_of(_lines(book, *(f"loom {at} answers at 10.4.2.{31 if at < 4 else 12}:770{at}" for at in range(8))))
+    name_addresses(rows, rows)
+    assert directory_of(rows, rows).hosts.get(5) == host

@@ -45,6 +45,8 @@ SYMPTOM = "ERROR [Rank 3] Watchdog caught collective operation timeout: WorkNCCL
         ([f"[Sun Nov 22 06:33:0{n} 2026] loom#{n}: pass {n}, tension 2.1" for n in range(9)], "job-output", "job"),
         ([f"[ {n}000.123456] loom#{n}: pass {n}, tension 2.1" for n in range(9)], "job-output", "job"),
         ([f"[ {n}000.123456] loom.c:81: pass {n}, tension 2.1" for n in range(9)], "job-output", "job"),
+        ([f"<6>[ {n}000.123456] loom{n}: pass {n}, tension 2.1" for n in range(9)], "job-output", "job"),
+        ([f"<6>[ {n}000.123456] {ORDINARY}" for n in range(9)], "kernel-log", "machine"),
         ([f"Nov 22 06:33:0{n} node-7 sshd[812]: Connection closed" for n in range(9)], "system-journal", "machine"),
         (
             [f"2026-11-22T06:33:0{n}.1+00:00 node-7 cron[1]: started" for n in range(9)],

@@ -267,14 +267,16 @@ def _hosts_of(
 ) -> Placed:
     """The hosts of the job: those of a listing of all processes, else those above them, else those that say how many
     they start, else those of any listing, else those that stand in a row."""
-    ranks = frozenset(used[0][1].numbers) if used else frozenset()
-    listed = [Placed(sure, listing.hosts.of) for sure, listing in used if listing.hosts is not None]
+    ranks, noun = (frozenset(used[0][1].numbers), used[0][1].noun) if used else (frozenset[int](), "")
+    hosts = ((sure, listing.hosts.of) for sure, listing in used if listing.hosts is not None)
+    # bee-07 is no host where bees are the processes.
+    listed = [Placed(sure, of) for sure, of in hosts if not any("" != noun == counted(name)[0] for name in of.values())]
     every = [placed for placed in listed if ranks <= placed.hosts.keys()]
     ways = (hosts_above, hosts_that_start_some) if ranks and not every else ()
     if placed := next(filter(None, (way(opening, ranks, rank_at) for way in ways)), None):
         return placed
     if not listed:
-        return max(hosts_in_a_row(rows[:_OPENING], ranks), key=lambda placed: placed.sure, default=Placed(_LEAST))
+        return max([Placed(_LEAST), *hosts_in_a_row(rows[:_OPENING], ranks, rank_at)], key=lambda placed: placed.sure)
     best = max(every, key=lambda placed: all(map(may_be_a_host, placed.hosts.values())), default=listed[0])
     # Of a listing of all processes, the rows of those with names alike make one too.
     larger = (other.hosts for other in every if other.hosts.items() >= best.hosts.items())

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import groupby, takewhile
+from itertools import groupby, pairwise, takewhile
 from typing import Any
 
 from logdiag.judge.ranks.words import Row, counted, row_of
@@ -32,6 +32,7 @@ _FEWEST_HOSTS = 2
 def drawn(opening: Sequence[Row]) -> Iterator[Row]:
     """The lines that the drawings among some lines stand for."""
     yield from _rows_of_numbers(opening)
+    yield from _without_headings(opening)
     at = 0
     while at < len(opening):
         row = opening[at]
@@ -44,6 +45,16 @@ def drawn(opening: Sequence[Row]) -> Iterator[Row]:
             lines = names
         yield from (row_of(row.line._replace(text=line, clock=None), row.at) for line in lines)
         at += used
+
+
+def _without_headings(opening: Sequence[Row]) -> Iterator[Row]:
+    """Lines from where the next is set in to, if they then are alike: `hosts: elm-7 0-3` above `       oak-3 4-7`."""
+    for row, below in pairwise(opening):
+        text, indent = row.line.text, len(below.line.text) - len(below.line.text.lstrip(" "))
+        if indent < len(text) and text[:indent].strip() and text[indent - 1] in " ([{":
+            rest = row_of(row.line._replace(text=text[indent:], clock=None), row.at)
+            if len(rest.words) > 1 and rest.shape[1:] == below.shape[1:]:
+                yield rest
 
 
 def _rows_of_numbers(opening: Sequence[Row]) -> Iterator[Row]:

@@ -6,11 +6,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Any, NamedTuple
 
-from logdiag.judge.ranks.listings import looks_like_a_host, may_be_a_host, may_be_shared_hosts
-from logdiag.judge.ranks.words import Row, counted, members
+from logdiag.judge.ranks.listings import looks_like_a_host, may_be_a_host, may_be_a_place, may_be_shared_hosts
+from logdiag.judge.ranks.vocabulary import BEFORE_HOSTS
+from logdiag.judge.ranks.words import Row, counted, joined, members
 from logdiag.patterns import pattern_of
 
 RankAt = Callable[[Row, int], int | None]
@@ -30,6 +31,7 @@ class Placed(NamedTuple):
 _BELOW = 1.8
 _COUNTED_HOSTS, _EACH, _TOTAL, _ONE_EACH = 2.0, 0.0, -1.0, -1.4
 _LONG_NUMBER, _MOST_ON_A_HOST = 5, 64
+_ADDRESS = pattern_of(r"\d{1,3}(?:\.\d{1,3}){3}")
 _TIMES = pattern_of(r"[x*]?(\d{1,2})x?")
 
 
@@ -46,8 +48,24 @@ def hosts_above(opening: Sequence[Row], ranks: frozenset[int], rank_at: RankAt) 
             hosts[rank].add(host)
         headings.append(row)
     one_each = {rank: next(iter(names)) for rank, names in hosts.items() if len(names) == 1}
-    every = ranks <= one_each.keys() and may_be_shared_hosts([one_each[rank] for rank in sorted(ranks)])
+    every = ranks <= one_each.keys() and may_be_shared_hosts([one_each[rank] for rank in sorted(one_each)])
     return Placed(_BELOW, one_each) if every else None
+
+
+def name_addresses(rows: Sequence[Row], opening: Sequence[Row]) -> None:
+    """Puts for an address its name, where lines of one form name several: `mira is 10.4.2.31, vega is 10.4.2.12`."""
+    pairs: dict[tuple[Any, ...], set[tuple[str, str]]] = defaultdict(set)
+    for row in opening:
+        for index, word in enumerate(row.words):
+            if _ADDRESS.fullmatch(word) and not joined(row, index):
+                for back in (1, 2):
+                    pairs[row.shape, back].add((word, row.words[max(0, index - back)]))
+    for named in pairs.values():
+        of = dict(named)
+        if len(named) == len(of) == len(names := {*of.values()} - BEFORE_HOSTS) > 1 and all(map(may_be_a_place, names)):
+            for row in rows:
+                row.words[:] = [of.get(word, word) for word in row.words]
+                row.lower[:] = map(str.lower, row.words)
 
 
 def _is_set_in(row: Row, heading: Row) -> bool:
@@ -85,33 +103,34 @@ def _form_with_a_host(row: Row) -> tuple[Any, ...]:
     return (hosts[0], *(word if word.isalpha() else "" for word in row.lower)) if is_one else ()
 
 
-def hosts_in_a_row(rows: Sequence[Row], ranks: frozenset[int]) -> Iterator[Placed]:
+def hosts_in_a_row(rows: Sequence[Row], ranks: frozenset[int], rank_at: RankAt) -> Iterator[Placed]:
     """The host of each rank where a line names the hosts and how many run on them: `rk0812=4 rk0813=4`, `4 hosts of 8`,
     `24 on tow-0 tow-1 tow-2`, `tow01..tow08 carry 4 each`; or names only the hosts, where the log has `ranks`. Ranks
     are dealt out in order."""
     for row in rows:
-        for hosts in map(members, row.words):
-            if hosts and all(map(may_be_a_host, hosts)):
-                yield from _dealt_out(hosts, numbers_in([row]), ranks)
-        for indices in _rows_of_hosts(row):
-            counts = [_times(word) for index in indices for word in row.words[index + 1 : index + 2]]
-            apart = {after - before for before, after in pairwise(indices)}
-            names = [row.words[index] for index in indices]
-            if apart == {2} and len(counts) == len(indices) and all(counts):
-                each = [name for name, count in zip(names, counts, strict=True) for _ in range(count)]
-                yield Placed(_COUNTED_HOSTS, dict(enumerate(each)), in_order=True)
-            else:
+        if any(rank_at(row, index) is not None for index, word in enumerate(row.words) if counted(word)[1] >= 0):
+            continue  # felt=hx0,hx1 is its own
+        dealt = _run_lengths(row)
+        if len(set(dealt)) > 1 and (len(dealt) == len(ranks) or len({counted(name)[0] or name for name in dealt}) == 1):
+            yield Placed(_COUNTED_HOSTS, dict(enumerate(dealt, min(ranks, default=0))), in_order=True)
+        else:
+            for names in _rows_of_hosts(row):
                 yield from _dealt_out(names, numbers_in([row]), ranks)
 
 
-def _times(word: str) -> int:
-    """The number in `4`, `x4` or `4x`; 0 of any other word."""
-    found = _TIMES.fullmatch(word)
-    return int(found[1]) if found else 0
+def _run_lengths(row: Row) -> list[str]:
+    """Each name as often as it is multiplied, hosts also as the number behind them: `mira*4 vega*2`, `elm-7=4`."""
+    names: list[str] = []
+    for name, word, sign in zip(row.words, row.words[1:], row.signs[1:], strict=False):
+        times = _TIMES.fullmatch(word)
+        if times and ("*" in sign or word[0] == "x" or looks_like_a_host(name)):
+            names += [name] * int(times[1])
+    return names
 
 
-def _rows_of_hosts(row: Row) -> Iterator[list[int]]:
-    """The indices of several hosts of one form in a line."""
+def _rows_of_hosts(row: Row) -> Iterator[Sequence[str]]:
+    """Several hosts of one form in a line, or in a range."""
+    yield from (hosts for hosts in map(members, row.words) if hosts and all(map(may_be_a_host, hosts)))
     alike: dict[str, list[int]] = defaultdict(list)
     for index, word in enumerate(row.words):
         if looks_like_a_host(word):
@@ -122,7 +141,7 @@ def _rows_of_hosts(row: Row) -> Iterator[list[int]]:
         next_to = [index for index in indices if index - 1 in indices or index + 1 in indices]
         row_of = next_to if len(next_to) > 1 else indices
         if len({row.words[index] for index in row_of}) == len(row_of) > 1:
-            yield row_of
+            yield [row.words[index] for index in row_of]
 
 
 def numbers_in(rows: Iterable[Row]) -> list[int]:

@@ -127,6 +127,7 @@ class Listing:
     def hosts(self) -> Hosts | None:
         """The host of each number, by the column that most looks like hosts; None for none."""
         found = [hosts for column in range(len(self.columns)) if (hosts := self._hosts_in(column))]
+        found = [hosts for hosts in found if hosts.called_hosts or not any(_share(each, hosts) for each in found)]
         return max(found, key=_likelihood, default=None)
 
     def _hosts_in(self, column: int) -> Hosts | None:
@@ -143,9 +144,8 @@ class Listing:
             self.nouns[column] not in NO_NOUNS_OF_HOSTS and may_be_shared_hosts(names, called_hosts=called_hosts)
         )
         shared = distinct > 1 and neighbours_share(names)
-        in_ranges = self.kind == RANGE and shared
-        in_ranges = in_ranges and all(may_be_a_host(name) or _plain_name(name) for name in names)
-        if not plain and not in_ranges and not all(may_be_a_host(name) for name in set(names)):
+        in_ranges = self.kind == RANGE and (shared or (self.whole and 1 < distinct < len(names)))
+        if not plain and not (in_ranges and all(map(may_be_a_place, names))) and not all(map(may_be_a_host, names)):
             return None
         # learner-0 rank=0   gpu-3 of rank 3
         same_number = sum(counted(name)[1] == number for number, name in host_of.items())
@@ -160,6 +160,13 @@ def _likelihood(hosts: Hosts) -> tuple[bool, ...]:
     distinct = len(set(hosts.of.values()))
     several_each = distinct < len(hosts.of)
     return hosts.called_hosts and distinct > 1, all(map(may_be_a_host, hosts.of.values())), hosts.shared, several_each
+
+
+def _share(hosts: Hosts, seats: Hosts) -> bool:
+    """Whether seats count anew on each host that neighbours share: gate0 and gate1 on mira, gate0 and gate1 on vega."""
+    pairs = {(host, counted(seats.of[number])[1]) for number, host in hosts.of.items()}
+    most = max(Counter(hosts.of.values()).values())
+    return hosts.shared and len(pairs) == len(hosts.of) and len({seat for _, seat in pairs}) == most
 
 
 def may_be_a_host(name: str) -> bool:
@@ -177,9 +184,9 @@ def looks_like_a_host(word: str) -> bool:
     return may_be_a_host(word) and counted(word)[0] not in DEVICES and not members(word)
 
 
-def _plain_name(word: str) -> bool:
-    """Whether a word of letters alone may be a name: no single letter, level or setting."""
-    return word.replace("-", "").isalpha() and len(word) > 1 and word.lower() not in NO_NAMES
+def may_be_a_place(word: str) -> bool:
+    """Whether a word looks like a host, or is of letters alone and no single letter, level or setting."""
+    return may_be_a_host(word) or (word.replace("-", "").isalpha() and len(word) > 1 and word.lower() not in NO_NAMES)
 
 
 def may_be_shared_hosts(names: Sequence[str], *, called_hosts: bool = False) -> bool:
@@ -192,7 +199,7 @@ def may_be_shared_hosts(names: Sequence[str], *, called_hosts: bool = False) -> 
         return False
     in_turn = len(names) > 2 * count and all(name == names[index % count] for index, name in enumerate(names))
     alike = all(map(looks_like_a_host, each))
-    names_of_places = all(may_be_a_host(name) or _plain_name(name) for name in each)
+    names_of_places = all(map(may_be_a_place, each))
     if len(set(each.values())) > 1:
         return (alike or (called_hosts and names_of_places)) and neighbours_share(names) and min(each.values()) > 1
     return alike or (names_of_places and (neighbours_share(names) or in_turn))

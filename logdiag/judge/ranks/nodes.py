@@ -80,8 +80,8 @@ def candidates(book: Book, root: Root, rank: int | None) -> list[Candidate]:
     families = _families(words, named)
     found = []
     for word in (word for word in words if word in may_be):
-        seen, beside_ranks = words[word], set().union(*families[_form(word)].values())
-        if not (word in listed or _is_host(word, seen, len(beside_ranks))):
+        seen, one_each = words[word], [names for names in families[_form(word)].values() if len(names) == 1]
+        if not (word in listed or _is_host(word, seen, len(set().union(*one_each)))):
             continue
         features = {
             **_by_form(word, book, math.log2(shapes[_form(word)])),
@@ -132,7 +132,7 @@ def _ranks_named(row: Row, book: Book) -> AbstractSet[int]:
 
 def _is_host(word: str, seen: _Seen, alike: int) -> bool:
     """Whether more than its form makes a word a host: the word before it, a line's prefix, or that several `alike`
-    stand beside ranks. Not so for `python3`, `utf-8`, `bf16` and `rank3`."""
+    stand beside ranks, one beside each. Not so for `python3`, `bf16`, `rank3` and the ports of `port=hx0,hx1`."""
     prefix = any((row.line.node or "").partition(".")[0] == word for row in seen.rows)
     numbered = any(map(str.isdigit, word)) and counted(word)[0].lower() != "rank"
     host_like = may_be_a_host(word) and numbered and seen.in_paths == 0

@@ -34,7 +34,9 @@ _SPELT_RANGE = pattern_of(
     r"\b(?:first|from|start|begin|lo|low)\"?[:= ]{1,3}(\d{1,6}),? {1,2}"
     r"\"?(?:last|to|end|until|hi|high|(count|size|length|len|number|num|n))\"?[:= ]{1,3}(\d{1,6})(?![\w.])"
 )
-_RANGE_SIGNS = ("..", " to ", " - ", "through", "\u2013", "\u2014")
+# plates = [0,4..12]   0, 4, ..., 12
+_STRIDE = pattern_of(r"(?<![\w.])(\d{1,6}), ?(\d{1,6})(?:, ?)?(?:\.{2,3}|\u2026)(?:, ?)?(\d{1,6})(?![\w.])")
+_RANGE_SIGNS = ("..", " to ", " - ", "through", "\u2013", "\u2014", "\u2026")
 # Gates 0 and 1 are set on weir-a   W00 W01 W02 W03 -> bench-kiel   {"host": "weir-a", "ranks": [0, 1, 2, 3]}
 # (weir-a (gates (0 1 2 3)))   weir-a holds 0, 1, 2, 3   weir-a holds 0, 1, 2 and 3
 # Without two numbers so near each other there is no row of them.
@@ -122,7 +124,7 @@ def row_of(line: Line, at: int) -> Row:
         before, _, after = text.partition(clock)
         text = _DATE.sub("", before) + _REST_OF_CLOCK.sub("", after, count=1)
     if any(sign in text for sign in _RANGE_SIGNS):
-        text = _LOOSE_RANGE.sub(r"\1..\2", text)
+        text = _LOOSE_RANGE.sub(r"\1..\2", _STRIDE.sub(_of_stride, text))
     text = _SPELT_RANGE.sub(_of_spelt, text)
     if _NEAR.search(text):
         text = _IN_A_ROW.sub(_as_range, text)
@@ -139,6 +141,13 @@ def row_of(line: Line, at: int) -> Row:
 def _of_spelt(said: re.Match[str]) -> str:
     """A range whose last number, or whose size, is spelt out."""
     return f"{said[1]}..{int(said[1]) + int(said[3]) - 1 if said[2] else said[3]}"
+
+
+def _of_stride(said: re.Match[str]) -> str:
+    """All numbers of a row of which the first two and the last stand there."""
+    first, second, last = map(int, said.groups())
+    numbers = range(first, last + 1, second - first) if first < second < last else ()
+    return ",".join(map(str, numbers)) if 2 < len(numbers) <= _MOST_IN_A_RANGE else said[0]
 
 
 def _as_range(in_a_row: re.Match[str]) -> str:
