@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from logdiag.judge.ranks.directory import Directory, directory_of
-from logdiag.judge.ranks.hosts import name_addresses
+from logdiag.judge.ranks.hosts import with_names
 from logdiag.judge.ranks.listings import _blocks
 from logdiag.judge.ranks.readings import book_of, readings_of
 from logdiag.judge.ranks.witnesses import Root, first_to_fail
@@ -613,6 +613,6 @@ def test_what_each_process_has_or_is_called_is_no_host() -> None:
 )
 def test_an_address_is_known_by_its_name(book: str, host: str | None) -> None:
     """Processes answer at addresses, and another line names these."""
-    rows = rows_of(_lines(book, *(f"loom {at} answers at 10.4.2.{31 if at < 4 else 12}:770{at}" for at in range(8))))
-    name_addresses(rows, rows)
+    read = rows_of(_lines(book, *(f"loom {at} answers at 10.4.2.{31 if at < 4 else 12}:770{at}" for at in range(8))))
+    rows = with_names(read, read)
     assert directory_of(rows, rows).hosts.get(5) == host

@@ -8,7 +8,7 @@ from itertools import islice, pairwise
 from typing import NamedTuple
 
 from logdiag.judge.faults import Fault
-from logdiag.judge.ranks.hosts import name_addresses
+from logdiag.judge.ranks.hosts import with_names
 from logdiag.judge.ranks.nodes import node_by_words
 from logdiag.judge.ranks.rank import WAITED
 from logdiag.judge.ranks.readings import Book, book_of
@@ -53,8 +53,8 @@ def by_words(root: Fault, lines: Sequence[Line], openings: Sequence[Opening]) ->
     # The first streams come first; no more lines are taken than are looked at.
     first = islice((line for opening in openings for line in opening.lines()), _MOST_LINES)
     by_place = {(line.stream, line.position): line for line in (*first, *lines)}
-    rows = rows_of(by_place[place] for place in sorted(by_place)[:_MOST_LINES])
-    name_addresses(rows, rows[:_OPENING])
+    read = rows_of(by_place[place] for place in sorted(by_place)[:_MOST_LINES])
+    rows = with_names(read, read[:_OPENING])
     book = book_of(rows, [*rows[:_OPENING], *rows[max(_OPENING, len(rows) - _CLOSING) :]])
     row = next((row for row in rows if row.line == root.line), None)
     return ByWords(book, Root(row, root.reason in WAITED, root.reason is Reason.NODE_FAILURE) if row else None)

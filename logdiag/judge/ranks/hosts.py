@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -52,8 +53,9 @@ def hosts_above(opening: Sequence[Row], ranks: frozenset[int], rank_at: RankAt) 
     return Placed(_BELOW, one_each) if every else None
 
 
-def name_addresses(rows: Sequence[Row], opening: Sequence[Row]) -> None:
-    """Puts for an address its name, where lines of one form name several: `mira is 10.4.2.31, vega is 10.4.2.12`."""
+def with_names(rows: Sequence[Row], opening: Sequence[Row]) -> Sequence[Row]:
+    """The lines with its name for an address, where lines of one form in `opening` name several: `mira is 10.4.2.31,
+    vega is 10.4.2.12`."""
     pairs: dict[tuple[Any, ...], set[tuple[str, str]]] = defaultdict(set)
     for row in opening:
         for index, word in enumerate(row.words):
@@ -63,9 +65,15 @@ def name_addresses(rows: Sequence[Row], opening: Sequence[Row]) -> None:
     for named in pairs.values():
         of = dict(named)
         if len(named) == len(of) == len(names := {*of.values()} - BEFORE_HOSTS) > 1 and all(map(may_be_a_place, names)):
-            for row in rows:
-                row.words[:] = [of.get(word, word) for word in row.words]
-                row.lower[:] = map(str.lower, row.words)
+            rows = [_renamed(row, of) for row in rows]
+    return rows
+
+
+def _renamed(row: Row, name_of: Mapping[str, str]) -> Row:
+    if name_of.keys().isdisjoint(row.words):
+        return row
+    words = [name_of.get(word, word) for word in row.words]
+    return replace(row, words=words, lower=[word.lower() for word in words])
 
 
 def _is_set_in(row: Row, heading: Row) -> bool:
