@@ -30,7 +30,7 @@ from logdiag.model import Collectives, Decision, Line, Reason, Role, Support
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
-# Fewer lines before a fault may be the end of a longer log ...
+# With fewer lines than this before a fault, a log may be only the end of a longer one.
 _TELLING_START = 40
 
 
@@ -119,8 +119,8 @@ def facts_of(
         survey, book, timeline, standing, suspects, cache(lambda: lines_of_unknown_software(survey.lines, book))
     )
     for look in (all_was_survived, got_over):
-        survived = None if look.__name__ in without else look(facts)
-        facts = facts._replace(standing=survived) if survived else facts
+        changed = None if look.__name__ in without else look(facts)
+        facts = facts._replace(standing=changed) if changed else facts
     return _with_root(facts, without)
 
 

@@ -44,7 +44,8 @@ def seen_in(survey: Survey, digest: Digest, notes: list[str]) -> Seen:
             return ranking(survey, digest)
         except WeightsError as problem:
             note = f"no suspects were looked for: {problem}"
-            notes.extend([] if note in notes else [note])
+            if note not in notes:
+                notes.append(note)
             return Ranking()
 
     return Seen(survey, digest, ranked)
@@ -91,17 +92,17 @@ def one_run(seen: Seen, book: RuleBook, run: int | None, notes: list[str]) -> Se
 
 
 def _runs_of(seen: Seen, book: RuleBook) -> list[Run]:
-    """The runs in one log; a last one that only begins is none if it fails: it is a failure that is told twice."""
+    """The runs in one log. A last one that only begins, and fails, is the same failure told twice: it is none."""
     runs = runs_in(seen.survey)
     if runs and runs[-1].only_begins:
-        last = seen_in(only_run(seen.survey, runs[-1]), seen.digest, [])
+        last = _part(seen.digest, only_run(seen.survey, runs[-1]), [])
         if _judged(last, book).outcome is Outcome.FAILED:
             return runs_in(seen.survey, new_starts=False)
     return runs
 
 
 def _telling_run(judged: Mapping[int, Judgement]) -> int:
-    """The last run; if it does not tell how it ended, as where it has only begun, the last one that failed."""
+    """The last run; if it does not tell how it ended, as where it has only begun, the last one judged that failed."""
     last = max(judged)
     failed = [number for number, judgement in judged.items() if judgement.outcome is Outcome.FAILED]
     return max(failed, default=last) if judged[last].outcome is Outcome.NOT_KNOWN else last

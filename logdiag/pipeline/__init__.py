@@ -62,7 +62,7 @@ def diagnose(
 
     `sources` are paths (files, or a job's folder), `-` for standard input, open binary files, or logs as bytes;
     several are the ranks and nodes of one job. `rules` is a folder of rules beside the shipped ones, several, or a
-    RuleBook to reuse. `memory` holds past failures (see `Memory`); with `remember` this one is added, its id the
+    RuleBook to reuse. `memory` holds past failures (see `Memory`); with `remember` this one is added, and its id is the
     answer's `incident`. `llm` is a language model (`provider:model`), or how to ask one, for where rules and memory
     are not sure; `first` is called with the answer without it, `callbacks` are LangChain's. `exit_code` is the job's,
     `job` its metadata (name, user, framework, image). `baseline` is the log of a good run of the same job, or several:
@@ -80,24 +80,27 @@ def diagnose(
         check_model(getattr(llm, "model", llm))
     if memory is None:
         memory = os.environ.get("LOGDIAG_MEMORY") or _NO_STORE
-    ends, failed = {"": time.perf_counter()}, None if exit_code is None else exit_code != 0
+    finished_at = {"": time.perf_counter()}
+    failed = None if exit_code is None else exit_code != 0
     book = (rules if isinstance(rules, RuleBook) else RuleBook.load(rules or ())).fresh()
     streams = open_sources(sources, limits_of(max_seconds, max_bytes), book.forms)
-    ends["load"] = time.perf_counter()
+    finished_at["load"] = time.perf_counter()
     shapes = Shapes(book, filters_for(book.filters, job or {}))
     with _crew(streams, book, workers) as crew:
         case = case_of(surveys(streams, book, shapes, advance, crew), book)
-    ends["read"] = time.perf_counter()
+    finished_at["read"] = time.perf_counter()
     notes = [*(note for stream in streams for note in stream.notes), *case.notes]
-    seen = one_job(one_run(seen_in(case.survey, case.digest, notes), book, run, notes), book, notes)
+    seen = seen_in(case.survey, case.digest, notes)
+    seen = one_run(seen, book, run, notes)
+    seen = one_job(seen, book, notes)
     if (good := _good_run(baseline, memory, job, exit_code, book, notes)) is not None:
         from logdiag.judge.suspects.good_run import in_the_light_of
 
         seen = in_the_light_of(good, seen, case.shapes, failed=bool(failed))
     judgement = judge(seen.survey, book, failed=failed, suspects=seen.suspects)
-    ends["judgement"] = time.perf_counter()
+    finished_at["judgement"] = time.perf_counter()
     judgement, recalled = _recalled(seen, judgement, book, memory, failed)
-    ends["memory"] = time.perf_counter()
+    finished_at["memory"] = time.perf_counter()
     notes += book.notes
     decided = partial(
         decide,
@@ -108,7 +111,7 @@ def diagnose(
         recalled=recalled,
         logs=case.logs,
         notes=notes,
-        stats=_stats(case, book, ends),
+        stats=_stats(case, book, finished_at),
     )
     answer = decided(judgement)
     if llm:
@@ -189,9 +192,9 @@ def _kept_in(
     return remembered(answer, memory, job)
 
 
-def _stats(case: Case, book: RuleBook, ends: Mapping[str, float]) -> dict[str, Any]:
-    """How much was read, how much of it is kept, and how long it took by when each stage ended."""
-    stages = {name: round(ended - began, 6) for (_, began), (name, ended) in pairwise(ends.items())}
+def _stats(case: Case, book: RuleBook, finished_at: Mapping[str, float]) -> dict[str, Any]:
+    """How much was read and kept, and the seconds of each stage; `finished_at` is when each ended."""
+    stages = {name: round(ended - began, 6) for (_, began), (name, ended) in pairwise(finished_at.items())}
     return {
         "bytes": sum(stream.bytes_read for stream in case.survey.streams),
         "lines": sum(log.lines for log in case.logs),

@@ -17,9 +17,9 @@ from collections.abc import Set as AbstractSet
 
 # So many of a log's first lines tell how it begins.
 MOST_FIRST_LINES = 400
-# Of the first few, in any order, half must come again; the very first stands among these only.
+# So many lines are a head. Of those of the new start this share must come again, in any order, and at least so many.
 _HEAD, _SHARE, _FEWEST = 12, 0.5, 3
-# The next start gets about as far as the lines show of which it is made: not where a step is like the first.
+# Every line of the new start must be among the log's first ones: among so many times as many, and some more.
 _REACH, _SPARE = 2, 10
 # Each of many processes may print the first line.
 _MOST_PROCESSES = 64
@@ -29,10 +29,11 @@ def begun_again(first: Sequence[bytes], end: Sequence[bytes], total: int, work: 
     """How many of the last lines are those of a new start; 0 for none. `first` are the shapes of the log's first lines,
     `end` of its last ones, both in its order, of `total` lines; those in `work` are of steps."""
     begins = next((shape for shape in first if shape.strip()), b"")
-    if end.count(begins) == (total <= len(end)):
-        return 0  # it stands at the log's start alone
-    starts = [len(end) - at for at, shape in enumerate(end) if shape == begins][-_MOST_PROCESSES:]
-    tails = ((first[: total - length], end[-length:]) for length in starts if length <= total - length)
+    own = 1 if total <= len(end) else 0  # the log's own start is among the last lines too
+    if end.count(begins) == own:
+        return 0
+    lengths = [len(end) - at for at, shape in enumerate(end) if shape == begins][-_MOST_PROCESSES:]
+    tails = ((first[: total - length], end[-length:]) for length in lengths if length <= total - length)
     return next((len(tail) for before, tail in tails if _begins_like(before, tail, work)), 0)
 
 
@@ -41,9 +42,9 @@ def _begins_like(before: Sequence[bytes], tail: Sequence[bytes], work: AbstractS
     head, new_head = _head_of(before), _head_of(tail)
     shared = head & new_head
     alike = shared.total() >= max(_FEWEST, _SHARE * new_head.total()) and len(shared) > 1
-    rare = tail[0] not in before[_HEAD:]
+    only_in_heads = tail[0] not in before[_HEAD:]
     within = set(before[: _REACH * len(tail) + _SPARE]) - work
-    return alike and rare and within.issuperset(tail)
+    return alike and only_in_heads and within.issuperset(tail)
 
 
 def _head_of(shapes: Sequence[bytes]) -> Counter[bytes]:

@@ -15,8 +15,11 @@ from logdiag.scan.steps import step_number
 if TYPE_CHECKING:
     from logdiag.scan.survey import Survey
 
-# So many of the first lines that say something are a log's head; of them so many must come again, so near each other.
-_HEAD, _AMONG, _FEWEST, _SHARE, _NEAR = 8, 40, 2, 0.6, 60
+# So many lines that say something, among the first so many, are a log's head.
+_HEAD, _AMONG = 8, 40
+# At least so many of them, and this share of them, must come again within so many lines.
+_FEWEST, _SHARE, _NEAR = 2, 0.6, 60
+_SHORTEST_RUN = 8
 _LETTERS = pattern_of(r"[A-Za-z]")
 _FEWEST_LETTERS = 6
 # Clocks, days, process numbers, addresses, names of machines. A short number is an argument: with another one it is the
@@ -101,7 +104,8 @@ def runs_in(survey: Survey, *, new_starts: bool = True) -> list[Run]:
     together, and so do the ones before them. Without `new_starts` a last run that only begins is none."""
     ends = {line.stream: line.position + 1 for line in survey.lines}
     heads = {stream: heads for stream, heads in survey.heads.items() if stream in ends}
-    begun = {stream: _start_at_the_end(heads[stream], survey, stream) if new_starts else [] for stream in heads}
+    asked = {stream for stream in heads if new_starts and heads[stream].new_start < ends[stream]}
+    begun = {stream: _start_at_the_end(heads[stream], survey, stream) if stream in asked else [] for stream in heads}
     starts = {stream: sorted({0, *_starts(heads[stream], survey), *begun[stream]}) for stream in heads}
     count = max(map(len, starts.values()), default=1)
     if count < 2:
@@ -131,23 +135,23 @@ def _starts(heads: Heads, survey: Survey) -> list[int]:
         return []
     stream = heads.first[0].stream
     steps = [line for line in survey.progress if line.stream == stream]
-    ended = [finding for finding in survey.findings if finding.line.stream == stream]
-    before = 0
+    findings = [finding for finding in survey.findings if finding.line.stream == stream]
+    run_start = 0
     starts: list[int] = []
     for index, line in heads.again:
-        if index or line.position - before < _HEAD or line.rank != heads.first[0].rank:
+        if index or line.position - run_start < _SHORTEST_RUN or line.rank != heads.first[0].rank:
             continue
-        findings = [item for item in ended if before <= item.line.position < line.position]
+        in_run = [item for item in findings if run_start <= item.line.position < line.position]
         # What a scheduler ends is a whole job: what follows is another one, whatever its arguments.
-        job_ended = any(item.closes and item.role is Role.CAUSE for item in findings)
+        job_ended = any(item.closes and item.role is Role.CAUSE for item in in_run)
         if not _is_whole(heads, line, any_arguments=job_ended):
             continue
-        last = [item for item in steps if before <= item.position < line.position]
-        closed = any(item.closes or item.role is Role.FINISHED for item in findings)
-        failed = any(item.role.is_failure for item in findings) and _paused(line, survey.lines)
-        if closed or failed or _begins_anew(last, [item for item in steps if item.position > line.position]):
+        steps_in_run = [item for item in steps if run_start <= item.position < line.position]
+        closed = any(item.closes or item.role is Role.FINISHED for item in in_run)
+        failed = any(item.role.is_failure for item in in_run) and _paused(line, survey.lines)
+        if closed or failed or _begins_anew(steps_in_run, [item for item in steps if item.position > line.position]):
             starts.append(line.position)
-            before = line.position
+            run_start = line.position
     return starts
 
 

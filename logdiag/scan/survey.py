@@ -37,7 +37,8 @@ _AROUND_FINDING = (10, 16)
 _AROUND_FRAME = (1, 3)
 _AROUND_HINT = (0, 1)
 # The more often a rule fires, the fewer lines around it are kept: up to so many firings get this window.
-_WINDOWS = ((40, _AROUND_FINDING), (400, (2, 4)), (_MOST_FINDINGS_A_RULE := 4000, (0, 1)))
+_MOST_FINDINGS_A_RULE = 4000
+_WINDOWS = ((40, _AROUND_FINDING), (400, (2, 4)), (_MOST_FINDINGS_A_RULE, (0, 1)))
 # Of many logs fewer each, so that all together are not more than can be judged in time.
 _LAST_LINES, _FEWEST_LAST_LINES, _MOST_LAST_LINES = 60, 16, 6000
 # The lists of a survey that hold lines, and what was found on lines.
@@ -67,7 +68,7 @@ _FIRST_STEPS = 32
 
 
 class Opening(NamedTuple):
-    """The first lines of a stream, all but most of those of the job's steps."""
+    """The first lines of a stream, without most of the steps."""
 
     stream: Stream
     texts: tuple[KeptLine, ...]
@@ -238,7 +239,7 @@ class _Reader:
     def _keep(self, looked: Looked, lines: BlockLines, firsts: list[int], hits: dict[Patterns, list[int]]) -> None:
         """Keeps the lines of a block that are worth it. `firsts` are the indices of the first lines of their shapes,
         `hits` those of lines on which patterns may match."""
-        found = self._looked_through(lines, looked.shapes, hits)
+        found = self._find_in_block(lines, looked.shapes, hits)
         windows = [(0, self.after), *found.windows, *self._around_frames(lines, found)]
         if (before := min(start for start, _ in windows)) < 0:
             for kept in self.tail.lines(-before):
@@ -247,14 +248,14 @@ class _Reader:
         wanted = set(firsts)
         for start, end in windows:
             wanted.update(range(max(start, 0), min(end, lines.count)))
-        restarts, saved = self._mark_heads(looked, lines), self._mark_checkpoints(looked, lines)
-        self._mark_progress(looked.shapes, lines, sorted([*found.marks, *restarts, *saved]))
+        restarts, saved = self._restarts_in(looked, lines), self._keep_checkpoints(looked, lines)
+        self._keep_steps(looked.shapes, lines, sorted([*found.marks, *restarts, *saved]))
         for at in sorted(wanted):
             self.kept.keep(*lines.kept(at))
         self.unknown.extend(map(lines.kept, self.shapes.latest_unknown(looked, _LATEST_UNKNOWN)))
         self.tail.add(lines)
 
-    def _looked_through(
+    def _find_in_block(
         self, lines: BlockLines, shapes: Sequence[bytes], hits: dict[Patterns, list[int]]
     ) -> _FoundInBlock:
         """Looks at the lines of a block, which have these shapes, where a rule may fire; those of floods are only
@@ -334,7 +335,8 @@ class _Reader:
         seen = self.findings_of[finding.rule]
         if seen > self.most_findings:
             # The finding that was the latest so far is only counted.
-            self.survey.uncounted_in[self.stream.index][finding.rule] += finding.rule in self.latest_of
+            if finding.rule in self.latest_of:
+                self.survey.uncounted_in[self.stream.index][finding.rule] += 1
             self.latest_of[finding.rule] = finding
             return None, around
         self.survey.findings.append(finding)
@@ -342,7 +344,7 @@ class _Reader:
             return finding, max(around, _AROUND_HINT)
         return finding, max(around, next(window for most, window in _WINDOWS if seen <= most))
 
-    def _mark_progress(self, shapes: list[bytes], lines: BlockLines, marks: list[int]) -> None:
+    def _keep_steps(self, shapes: list[bytes], lines: BlockLines, marks: list[int]) -> None:
         """Keeps steps of a block: its first and last ones, and those next to a mark (finding, checkpoint, restart)."""
         keys = self.shapes.progress_keys
         first = next((at for at, shape in enumerate(shapes) if shape in keys), None) if keys else None
@@ -357,7 +359,7 @@ class _Reader:
         if self.stream.index < _LOGS_WITH_SERIES:
             self.series.add([at for at in _sampled_evenly(len(shapes)) if shapes[at] in keys], lines)
 
-    def _mark_checkpoints(self, looked: Looked, lines: BlockLines) -> set[int]:
+    def _keep_checkpoints(self, looked: Looked, lines: BlockLines) -> set[int]:
         """Keeps a block's first and last lines about checkpoints; their indices."""
         keys = self.shapes.checkpoint_keys
         if keys.isdisjoint(looked.counts):
@@ -367,7 +369,7 @@ class _Reader:
         self.survey.checkpoints += self._lines_at(indices, lines)
         return indices
 
-    def _mark_heads(self, looked: Looked, lines: BlockLines) -> list[int]:
+    def _restarts_in(self, looked: Looked, lines: BlockLines) -> list[int]:
         """The indices at which the stream's first lines come again, where the next of several runs may begin."""
         heads = self.survey.heads.get(self.stream.index)
         if heads is None:

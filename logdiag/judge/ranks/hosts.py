@@ -54,8 +54,8 @@ def hosts_above(opening: Sequence[Row], ranks: frozenset[int], rank_at: RankAt) 
 
 
 def with_names(rows: Sequence[Row], opening: Sequence[Row]) -> Sequence[Row]:
-    """The lines with its name for an address, where lines of one form in `opening` name several: `mira is 10.4.2.31,
-    vega is 10.4.2.12`."""
+    """The lines with each address replaced by its host's name, where lines of one form in `opening` name several:
+    `mira is 10.4.2.31`, `vega is 10.4.2.12`."""
     pairs: dict[tuple[Any, ...], set[tuple[str, str]]] = defaultdict(set)
     for row in opening:
         for index, word in enumerate(row.words):
@@ -64,7 +64,9 @@ def with_names(rows: Sequence[Row], opening: Sequence[Row]) -> Sequence[Row]:
                     pairs[row.shape, back].add((word, row.words[max(0, index - back)]))
     for named in pairs.values():
         of = dict(named)
-        if len(named) == len(of) == len(names := {*of.values()} - BEFORE_HOSTS) > 1 and all(map(may_be_a_place, names)):
+        names = {*of.values()} - BEFORE_HOSTS
+        one_name_each = len(named) == len(of) == len(names) > 1
+        if one_name_each and all(map(may_be_a_place, names)):
             rows = [_renamed(row, of) for row in rows]
     return rows
 

@@ -87,10 +87,10 @@ class Listing:
     @cached_property
     def whole(self) -> bool:
         """Whether it counts from 0 or 1 and leaves no number out."""
-        return min(self.numbers) <= 1 and self.goes_on
+        return min(self.numbers) <= 1 and self.has_no_gaps
 
     @cached_property
-    def goes_on(self) -> bool:
+    def has_no_gaps(self) -> bool:
         """Whether it leaves no number out between its least and its greatest."""
         return self.size == max(self.numbers) - min(self.numbers) + 1
 
@@ -127,8 +127,8 @@ class Listing:
     def hosts(self) -> Hosts | None:
         """The host of each number, by the column that most looks like hosts; None for none."""
         found = [hosts for column in range(len(self.columns)) if (hosts := self._hosts_in(column))]
-        found = [hosts for hosts in found if hosts.called_hosts or not any(_share(each, hosts) for each in found)]
-        return max(found, key=_likelihood, default=None)
+        seats = [one for one in found if any(_begin_anew_on_each_host(one, hosts) for hosts in found)]
+        return max((one for one in found if one.called_hosts or one not in seats), key=_likelihood, default=None)
 
     def _hosts_in(self, column: int) -> Hosts | None:
         host_of = dict(zip(self.numbers, self.columns[column], strict=True))
@@ -162,7 +162,7 @@ def _likelihood(hosts: Hosts) -> tuple[bool, ...]:
     return hosts.called_hosts and distinct > 1, all(map(may_be_a_host, hosts.of.values())), hosts.shared, several_each
 
 
-def _share(hosts: Hosts, seats: Hosts) -> bool:
+def _begin_anew_on_each_host(seats: Hosts, hosts: Hosts) -> bool:
     """Whether seats count anew on each host that neighbours share: gate0 and gate1 on mira, gate0 and gate1 on vega."""
     pairs = {(host, counted(seats.of[number])[1]) for number, host in hosts.of.items()}
     most = max(Counter(hosts.of.values()).values())
@@ -190,9 +190,9 @@ def may_be_a_place(word: str) -> bool:
 
 
 def may_be_shared_hosts(names: Sequence[str], *, called_hosts: bool = False) -> bool:
-    """Whether the words beside processes, in the order of their ranks, may be hosts, though plain words: each
-    is that of as many, of neighbours or of those dealt out in turn, and is no number, level or device. What looks like
-    hosts, or stands behind a word that calls it one, may be that of several neighbours each, of different numbers."""
+    """Whether words beside processes, in the order of their ranks, may be hosts that these share, though plain words:
+    each comes as often, in blocks (a a b b) or in turn (a b a b a b), and is no number, level or device. What looks
+    like hosts, or is called so, may come unequally often, in blocks of two at least."""
     each = Counter(names)
     count = len(each)
     if not 1 < count < len(names):
@@ -206,7 +206,7 @@ def may_be_shared_hosts(names: Sequence[str], *, called_hosts: bool = False) -> 
 
 
 def neighbours_share(names: Sequence[str]) -> bool:
-    """Whether each word is that of neighbours alone, and some have the same one."""
+    """Whether equal words always stand together, and one comes again: a a b."""
     return len(set(names)) == sum(1 for _ in groupby(names)) < len(names)
 
 
@@ -354,7 +354,7 @@ def _items(row: Row) -> list[tuple[Key, Sequence[str]]]:
     words = row.words
     indices: dict[tuple[str, int], list[int]] = defaultdict(list)
     numbered = [(index, stem, number) for index, (stem, number) in enumerate(map(counted, words)) if number >= 0]
-    if len(numbered) < len("01"):
+    if len(numbered) < 2:
         return []
     for index, stem, number in numbered:
         indices[stem, number].append(index)
@@ -435,7 +435,7 @@ def _counting(kind: str, part: _Entries, rows: Sequence[Row]) -> list[Listing]:
             continue
         nouns = nouns or _nouns(kind, part, columns, rows)
         listing = Listing(kind, index, numbers, columns, nouns, part[0][0].at, _addresses(kind, part, index, numbers))
-        in_order = kind == ITEMS and listing.goes_on and distinct > _FEWEST_ITEMS
+        in_order = kind == ITEMS and listing.has_no_gaps and distinct > _FEWEST_ITEMS
         if listing.noun in STEPS or not (listing.whole or listing.noun in PROCESSES or in_order):
             continue
         of_devices = listing.hosts is not None and listing.ranges > len(set(listing.hosts.of.values()))

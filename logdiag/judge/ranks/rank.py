@@ -38,9 +38,11 @@ WAITED = frozenset({Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR})
 # So many lines at most: of a traceback; of a record.
 _LONGEST_TRACEBACK, _LONGEST_RECORD = 200, 40
 _SHORTEST_QUOTE, _LONGEST_QUOTE = 20, 300
+# In place of a rank: several are meant, so none is named, and no later decision is asked.
+_SEVERAL = -1
 
 
-class _Facts(NamedTuple):
+class _RankFacts(NamedTuple):
     """What the decisions look at: the root, all that broke, all kept lines."""
 
     root: Fault
@@ -67,16 +69,16 @@ class _Facts(NamedTuple):
         return len({line.node for line in self.lines if line.node}) <= 1
 
 
-def absent_from_the_collective(facts: _Facts) -> int | None:
-    """The ranks waited in a collective, and by the table of all ranks this one kept them waiting; -1 where it names
-    several."""
+def absent_from_the_collective(facts: _RankFacts) -> int | None:
+    """The ranks waited in a collective, and by the table of all ranks this one kept them waiting; no rank where it
+    names several."""
     if facts.root.reason is not Reason.NCCL_TIMEOUT_ERROR or facts.collectives is None:
         return None
     ranks = facts.collectives.ranks
-    return None if not ranks else ranks[0] if len(ranks) == 1 else -1
+    return None if not ranks else ranks[0] if len(ranks) == 1 else _SEVERAL
 
 
-def waited_for(facts: _Facts) -> int | None:
+def waited_for(facts: _RankFacts) -> int | None:
     """The root's process waited for others in vain, and by its words and those of all lines for this one."""
     if facts.root.reason not in (*WAITED, Reason.CONNECTION_ERROR):
         return None
@@ -90,17 +92,17 @@ def waited_for(facts: _Facts) -> int | None:
     return facts.words().rank() if facts.root.reason in WAITED else None
 
 
-def counted_over_its_groups(facts: _Facts) -> int | None:
+def counted_over_its_groups(facts: _RankFacts) -> int | None:
     """The root's process is number so many in a group of several, and all groups have as many."""
     return rank_over_groups(facts.root.line, facts.lines)
 
 
-def named_by_its_line(facts: _Facts) -> int | None:
+def named_by_its_line(facts: _RankFacts) -> int | None:
     """The root's line names its rank, by a prefix or in its words."""
     return facts.root.finding.rank
 
 
-def named_at_the_end_of_its_record(facts: _Facts) -> int | None:
+def named_at_the_end_of_its_record(facts: _RankFacts) -> int | None:
     """The root's line, or one that goes on with its record, ends with its rank, or names it as errors of NPUs do."""
     line, at_end = facts.root.line, {told.line.place: told.rank for told in facts.kinds.told("record-end")}
     record = (kept for kept in facts.lines if kept.stream == line.stream and kept.position >= line.position)
@@ -112,7 +114,7 @@ def named_at_the_end_of_its_record(facts: _Facts) -> int | None:
     return None
 
 
-def owner_of_its_process(facts: _Facts) -> int | None:
+def owner_of_its_process(facts: _RankFacts) -> int | None:
     """The root's line, or the line below that goes on with it, names a process, and NCCL or the launcher told on that
     node which rank the process is."""
     if not facts.owners.processes:
@@ -123,17 +125,17 @@ def owner_of_its_process(facts: _Facts) -> int | None:
     return facts.owners.of_process(facts.node, named[0].pid) if named else None
 
 
-def owner_of_its_gpu(facts: _Facts) -> int | None:
+def owner_of_its_gpu(facts: _RankFacts) -> int | None:
     """The root's line names a GPU by its PCI address, and NCCL told on that node which rank has it."""
     return facts.owners.of_gpu(facts.node, facts.root.finding.facts.get("pci", ""))
 
 
-def number_of_its_gpu(facts: _Facts) -> int | None:
+def number_of_its_gpu(facts: _RankFacts) -> int | None:
     """On the only node, the machine's number of the GPU: it counts them as a launcher counts its ranks."""
     return number_in(facts.root.finding.facts.get("gpu", "")) if facts.one_node else None
 
 
-def number_of_nccl_device(facts: _Facts) -> int | None:
+def number_of_nccl_device(facts: _RankFacts) -> int | None:
     """On the only node, NCCL's number of the device."""
     devices = facts.kinds.told("nccl-device", facts.root.line)
     named = devices and any(line.node for line in facts.lines) and facts.one_node
@@ -141,12 +143,12 @@ def number_of_nccl_device(facts: _Facts) -> int | None:
     return int(devices[0].facts["device"]) if named and "between-nodes" not in facts.root.traits else None
 
 
-def record_above_a_caught_exception(facts: _Facts) -> int | None:
+def record_above_a_caught_exception(facts: _RankFacts) -> int | None:
     """The record above an exception that was caught and printed names the rank."""
     return _rank_above(facts) if facts.root.caught else None
 
 
-def died_of_the_same(facts: _Facts) -> int | None:
+def died_of_the_same(facts: _RankFacts) -> int | None:
     """The one rank that died of the root's reason, or of one that it explains; of a cause before what peers say."""
     root, died = facts.root, [fault for fault in facts.faults if fault.died]
     same = [fault for fault in died if fault.reason is root.reason]
@@ -155,17 +157,17 @@ def died_of_the_same(facts: _Facts) -> int | None:
     return the_only({fault.finding.rank for fault in causes or explained or same} - {None})
 
 
-def first_in_the_launchers_summary(facts: _Facts) -> int | None:
+def first_in_the_launchers_summary(facts: _RankFacts) -> int | None:
     """The launcher's summary calls this rank the first that it saw fail."""
     return facts.timeline.first_observed
 
 
-def record_above_the_traceback(facts: _Facts) -> int | None:
+def record_above_the_traceback(facts: _RankFacts) -> int | None:
     """What stands above the root's traceback names the rank."""
     return _rank_above(facts)
 
 
-def repeats_its_words(facts: _Facts) -> int | None:
+def repeats_its_words(facts: _RankFacts) -> int | None:
     """The one rank of which another line repeats the root's words."""
     words = _CLASS.sub("", facts.root.line.message.strip())[:_LONGEST_QUOTE]
     if len(words) < _SHORTEST_QUOTE:
@@ -173,12 +175,12 @@ def repeats_its_words(facts: _Facts) -> int | None:
     return the_only({line.rank for line in facts.lines if line.rank is not None and words in line.text})
 
 
-def speaker_of_its_block(facts: _Facts) -> int | None:
+def speaker_of_its_block(facts: _RankFacts) -> int | None:
     """The root's line, or one other of its block, says which process speaks."""
     return None if facts.root.reason in WAITED else speaker_beside(facts.root.line, facts.kinds)[0]
 
 
-def reported_as_ended_first(facts: _Facts) -> int | None:
+def reported_as_ended_first(facts: _RankFacts) -> int | None:
     """The rank of which a launcher first reports that its process ended, unless it was stopped."""
     # A task that is a launcher is no rank; on the only node a launcher's own numbers are the ranks.
     of_launchers = facts.kinds.has("launches-ranks")
@@ -194,13 +196,13 @@ def reported_as_ended_first(facts: _Facts) -> int | None:
     return facts.owners.of_process(first.node or None, first.pid) if first.rank is None else first.rank
 
 
-def number_of_its_device(facts: _Facts) -> int | None:
+def number_of_its_device(facts: _RankFacts) -> int | None:
     """On the only node, the number of the device that the root names, unless it is 0, as which many a process sees its
     only one."""
     return (number_in(facts.root.finding.facts.get("device", "")) or None) if facts.one_node else None
 
 
-def named_first_after_its_machines_fault(facts: _Facts) -> int | None:
+def named_first_after_its_machines_fault(facts: _RankFacts) -> int | None:
     """The root is a machine's fault, and the first process that a program names there afterwards is this one."""
     line = facts.root.line
     if not facts.kinds.is_a("machines-own", line):
@@ -212,12 +214,12 @@ def named_first_after_its_machines_fault(facts: _Facts) -> int | None:
     return the_only(facts.words().named_below(may_tell))
 
 
-def weighed_from_its_words(facts: _Facts) -> int | None:
+def weighed_from_its_words(facts: _RankFacts) -> int | None:
     """By what the log lists, and by the words of this line and of those that tell of it, this one failed first."""
     return facts.words().rank()
 
 
-RANK: tuple[Callable[[_Facts], int | None], ...] = (
+RANK: tuple[Callable[[_RankFacts], int | None], ...] = (
     absent_from_the_collective,
     owner_of_its_process,
     waited_for,
@@ -238,7 +240,7 @@ RANK: tuple[Callable[[_Facts], int | None], ...] = (
     weighed_from_its_words,
     number_of_its_device,
 )
-"""In this order."""
+"""Asked in this order; the first that answers decides."""
 
 GUESSES = frozenset(
     decide.__name__
@@ -281,7 +283,7 @@ def rank_and_node(
 
         return by_words(root, lines, openings)
 
-    facts = _Facts(root, faults, lines, timeline, owners_in(owner_lines), words, collectives, openings)
+    facts = _RankFacts(root, faults, lines, timeline, owners_in(owner_lines), words, collectives, openings)
     made = first_that_applies(RANK, facts, without=without)
     rank = made[1] if made is not None and made[1] >= 0 else None
     decisions = [decision(made[0], root.line, "no rank" if rank is None else f"rank {rank}")] if made else []
@@ -291,7 +293,7 @@ def rank_and_node(
     return rank, node or host_in_lines(root.line, timeline.kinds), tuple(decisions)
 
 
-def _node_in_lines(facts: _Facts, rank: int | None) -> str | None:
+def _node_in_lines(facts: _RankFacts, rank: int | None) -> str | None:
     """The node of the root: by its line, other lines of its rank, the launcher's summary, or NCCL's first lines."""
     root = facts.root
     # A watchdog's line is printed by a rank that waited, on the node of that rank.
@@ -314,7 +316,7 @@ def _numbers_in(text: str) -> set[int]:
     return set(map(int, _NUMBERS.findall(text)))
 
 
-def _nodes_reported(facts: _Facts, ranks: Collection[int]) -> set[str]:
+def _nodes_reported(facts: _RankFacts, ranks: Collection[int]) -> set[str]:
     """The nodes of ranks, by the block of the root or by a launcher's reports; where no report names these ranks with a
     node, of the process that a launcher reports first without its rank."""
     speaker, node = speaker_beside(facts.root.line, facts.kinds)
@@ -326,13 +328,13 @@ def _nodes_reported(facts: _Facts, ranks: Collection[int]) -> set[str]:
     return own or ({first.node} if first else set())
 
 
-def node_from_words(facts: _Facts, rank: int | None) -> str | None:
-    """No known software tells the node: of all words that may be a host's, most speaks for this one; a guess, for which
-    no node is left out."""
+def node_from_words(facts: _RankFacts, rank: int | None) -> str | None:
+    """No known software names the node: of all words that may be a host's, this one fits best; a guess, for which no
+    node is left out."""
     return facts.words().node(rank)
 
 
-def _rank_above(facts: _Facts) -> int | None:
+def _rank_above(facts: _RankFacts) -> int | None:
     """The rank of an exception by the lines above its traceback: one that says whose it is, the traceback's own header,
     or the record of which it is a part. None where they name none."""
     root = facts.root

@@ -170,7 +170,7 @@ class View:
 
     @cached_property
     def loud(self) -> dict[int, Flags]:
-        """For each level: which lines are as loud."""
+        """For each level: which lines are as loud or louder."""
         return {level: Flags(value >= level for value in self.levels) for level in range(6)}
 
     @cached_property
@@ -252,15 +252,17 @@ class View:
 
     @cached_property
     def last_work(self) -> int:
-        """The index of the last line of the work; -1 for none. It is the last one of the most frequent regular shape,
-        or after which lines were left out."""
+        """The index of the last line of the work; -1 for none: the last one of the most frequent regular shape, or the
+        last one before a gap in the kept lines, whichever is later."""
         regular = (shape for shape, is_regular in zip(self.shapes, self.regular, strict=True) if is_regular)
         often = max(regular, key=self.counts.__getitem__, default="")
         for index in range(len(self.lines) - 1, 0, -1):
             line, before = self.lines[index], self.lines[index - 1]
             gap = line.stream == before.stream and line.position - before.position > 1
-            if (often and self.shapes[index] == often) or gap:
-                return index - gap
+            if gap:
+                return index - 1
+            if often and self.shapes[index] == often:
+                return index
         return -1
 
     @cached_property
