@@ -582,6 +582,10 @@ _UNEVEN = ["mira"] * 3 + ["vega"] * 5
         (["(crew ((at mira) (looms (0 3 5)))", "      ((at vega) (looms (1 2 4 6 7))))"], list("mvvmvmvv")),
         (["looms: mira  0-3", "       vega  4-7"], ["mira"] * 4 + ["vega"] * 4),
         (
+            ["seats: loom-0 loom-1 on kl-a, loom-2 loom-3 on kl-b, loom-4 loom-5 on kl-c, loom-6 loom-7 on kl-d"],
+            ["kl-a", "kl-a", "kl-b", "kl-b", "kl-c", "kl-c", "kl-d", "kl-d"],
+        ),
+        (
             ["loom  site  bay"] + [f"{at}  {'mira' if at < 4 else 'vega'}  bay{at % 4}" for at in range(8)],
             list("mmmmvvvv"),
         ),
@@ -607,6 +611,7 @@ def test_what_each_process_has_or_is_called_is_no_host() -> None:
     [
         ("book: mira is 10.4.2.31, vega is 10.4.2.12", "vega"),
         ("elm-7 (10.4.2.31) oak-3 (10.4.2.12)", "oak-3"),
+        ("hall book: 10.4.2.31 is mira, 10.4.2.12 is vega", None),
         ("route from 10.4.2.31 to 10.4.2.12", None),
         ("mount 10.4.2.31@net-1:10.4.2.12@net-1", None),
     ],

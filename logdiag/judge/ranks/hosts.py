@@ -61,7 +61,9 @@ def with_names(rows: Sequence[Row], opening: Sequence[Row]) -> Sequence[Row]:
         for index, word in enumerate(row.words):
             if _ADDRESS.fullmatch(word) and not joined(row, index):
                 for back in (1, 2):
-                    pairs[row.shape, back].add((word, row.words[max(0, index - back)]))
+                    # In `10.4.2.31 is mira, 10.4.2.12 is vega` a comma parts mira from the next address.
+                    if "," not in "".join(row.signs[index - back + 1 : index + 1]):
+                        pairs[row.shape, back].add((word, row.words[max(0, index - back)]))
     for named in pairs.values():
         of = dict(named)
         names = {*of.values()} - BEFORE_HOSTS
@@ -118,7 +120,8 @@ def hosts_in_a_row(rows: Sequence[Row], ranks: frozenset[int], rank_at: RankAt) 
     `24 on tow-0 tow-1 tow-2`, `tow01..tow08 carry 4 each`; or names only the hosts, where the log has `ranks`. Ranks
     are dealt out in order."""
     for row in rows:
-        if any(rank_at(row, index) is not None for index, word in enumerate(row.words) if counted(word)[1] >= 0):
+        named = (rank_at(row, index) for index, word in enumerate(row.words) if counted(word)[1] >= 0)
+        if len({rank for rank in named if rank is not None}) == 1:
             continue  # felt=hx0,hx1 is its own
         dealt = _run_lengths(row)
         if len(set(dealt)) > 1 and (len(dealt) == len(ranks) or len({counted(name)[0] or name for name in dealt}) == 1):

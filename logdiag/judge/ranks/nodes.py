@@ -77,11 +77,11 @@ def candidates(book: Book, root: Root, rank: int | None) -> list[Candidate]:
     if not may_be:
         return []
     named = {index: _ranks_named(rows[index], book) for index in indices}
-    families = _families(words, named)
+    families, beside_ranks = _families(words, named), _alone_beside_ranks(words, named)
     found = []
     for word in (word for word in words if word in may_be):
-        seen, one_each = words[word], [names for names in families[_form(word)].values() if len(names) == 1]
-        if not (word in listed or _is_host(word, seen, len(set().union(*one_each)))):
+        seen = words[word]
+        if not (word in listed or _is_host(word, seen, len(beside_ranks[_form(word)]))):
             continue
         features = {
             **_by_form(word, book, math.log2(shapes[_form(word)])),
@@ -132,7 +132,7 @@ def _ranks_named(row: Row, book: Book) -> AbstractSet[int]:
 
 def _is_host(word: str, seen: _Seen, alike: int) -> bool:
     """Whether more than its form makes a word a host: the word before it, a line's prefix, or that several `alike`
-    stand beside ranks, one beside each. Not so for `python3`, `bf16`, `rank3` and the ports of `port=hx0,hx1`."""
+    stand beside ranks, one on a line. Not so for `python3`, `bf16`, `rank3` and the ports of `port=hx0,hx1`."""
     prefix = any((row.line.node or "").partition(".")[0] == word for row in seen.rows)
     numbered = any(map(str.isdigit, word)) and counted(word)[0].lower() != "rank"
     host_like = may_be_a_host(word) and numbered and seen.in_paths == 0
@@ -153,6 +153,19 @@ def _families(
         for row in seen.rows:
             if len(named[row.at]) == 1:
                 found[_form(word)][next(iter(named[row.at]))].add(word)
+    return found
+
+
+def _alone_beside_ranks(
+    words: Mapping[str, _Seen], named: Mapping[int, AbstractSet[int]]
+) -> Mapping[str, AbstractSet[str]]:
+    """By form, the words that stand on lines that name one rank alone, without another word of that form there."""
+    times = Counter((_form(word), row.at) for word, seen in words.items() for row in seen.rows)
+    found: dict[str, set[str]] = defaultdict(set)
+    for word, seen in words.items():
+        form = _form(word)
+        if any(len(named[row.at]) == 1 and times[form, row.at] == 1 for row in seen.rows):
+            found[form].add(word)
     return found
 
 

@@ -236,8 +236,8 @@ RANK: tuple[Callable[[_RankFacts], int | None], ...] = (
     repeats_its_words,
     speaker_of_its_block,
     reported_as_ended_first,
-    named_first_after_its_machines_fault,
     weighed_from_its_words,
+    named_first_after_its_machines_fault,
     number_of_its_device,
 )
 """Asked in this order; the first that answers decides."""
