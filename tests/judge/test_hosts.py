@@ -6,7 +6,7 @@ import pytest
 
 from logdiag import diagnose
 from logdiag.judge.ranks.directory import directory_of
-from logdiag.judge.ranks.nodes import node_by_words
+from logdiag.judge.ranks.nodes import _alone_beside_ranks, _words_of, node_by_words
 from logdiag.judge.ranks.readings import book_of, readings_of
 from logdiag.judge.ranks.witnesses import Root
 from logdiag.judge.ranks.words import rows_of
@@ -116,6 +116,13 @@ def test_a_machine_that_another_calls_lost_is_the_node() -> None:
     seated = [f"[worker-{rank}@gpu-r3n0{rank // 2}] Boot - device {rank % 2} claimed" for rank in range(8)]
     root = "[master@ctl-2] Agents - gpu-r3n02 missed 4 beats and does not answer, taken as lost with 2 workers"
     assert _node(None, root, "[master@ctl-2] Main - 8 workers on 4 machines", *seated, machine=True) == "gpu-r3n02"
+
+
+def test_words_that_may_be_hosts_stand_alone_of_their_form_beside_a_rank() -> None:
+    """Also where several hosts speak of one rank; the two ports of a process do not, nor what names several ranks."""
+    rows = rows_of(_lines("loom 2 on sm1", "keeper sm0 hears loom 2", "loom 3 has hx0 and hx1", "sp4: looms 1 and 5"))
+    found = _alone_beside_ranks(_words_of(rows, {"sm0"}), {0: {2}, 1: {2}, 2: {3}, 3: {1, 5}})
+    assert {form: set(words) for form, words in found.items()} == {"sm0": {"sm0", "sm1"}}
 
 
 def test_words_of_paths_and_versions_are_no_nodes() -> None:
