@@ -93,10 +93,8 @@ def diagnose(
     seen = seen_in(case.survey, case.digest, notes)
     seen = one_run(seen, book, run, notes)
     seen = one_job(seen, book, notes)
-    if (good := _good_run(baseline, memory, job, exit_code, book, notes)) is not None:
-        from logdiag.judge.suspects.good_run import in_the_light_of
-
-        seen = in_the_light_of(good, seen, case.shapes, failed=bool(failed))
+    good = _good_run(baseline, memory, job, exit_code, book, notes)
+    seen = seen if good is None else _compared(seen, good, case, failed)
     judgement = judge(seen.survey, book, failed=failed, suspects=seen.suspects)
     finished_at["judgement"] = time.perf_counter()
     judgement, recalled = _recalled(seen, judgement, book, memory, failed)
@@ -155,6 +153,13 @@ def _good_run(
     if good is not None:
         notes.append(f"held against the good run of {name} that was kept on {day}")
     return good
+
+
+def _compared(seen: Seen, good: GoodRun, case: Case, failed: bool | None) -> Seen:
+    """Returns what was seen, held against a good run."""
+    from logdiag.judge.suspects.good_run import in_the_light_of
+
+    return in_the_light_of(good, seen, case.shapes, failed=bool(failed))
 
 
 def _recalled(
