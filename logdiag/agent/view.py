@@ -152,8 +152,7 @@ class LogView:
 
 
 def _readable_again(sources: tuple[object, ...]) -> list[Stream | None]:
-    """The streams of the sources in their order, None for those that can be read only once; empty when the logs have
-    gone since."""
+    """The streams of the sources, None for those that can be read only once; empty when the logs have gone since."""
     streams: list[Stream | None] = []
     try:
         for source in sources:
