@@ -35,7 +35,7 @@ class Corpus:
         self._records = records
         self._origin = origin
         self._cached_nearest = lru_cache(_MOST_FOUND)(self._nearest_to)
-        # By the embedder's name. None after the first search: vectors are kept only once a second search asks for them.
+        # By the embedder's name; None after the first search.
         self._vectors: dict[str, list[tuple[float, ...]] | None] = {}
 
     @cached_property
@@ -48,8 +48,7 @@ class Corpus:
         return [_incident(record) for record in self._records if record["fingerprint"] == wanted]
 
     def nearest(self, query: array[float], k: int, embedder: Embedder) -> tuple[tuple[float, Incident], ...]:
-        """The `k` most similar to a vector of the embedder, with their cosine, best first. Answers are cached: most
-        jobs fail with the same words as others."""
+        """The `k` most similar to a vector, with their cosine, best first; cached, as jobs fail with the same words."""
         return self._cached_nearest(query.tobytes(), k, embedder)
 
     def _nearest_to(self, packed: bytes, k: int, embedder: Embedder) -> tuple[tuple[float, Incident], ...]:
@@ -58,8 +57,8 @@ class Corpus:
         return tuple((score, _incident(self._records[index])) for score, index in closest(query, rows, k))
 
     def _vectors_by(self, embedder: Embedder) -> Iterable[tuple[float, ...]]:
-        """A vector for each incident, in their order. The first search gets an iterator, since most commands search
-        once, and making lists of half a million numbers takes as long as a search. The second search makes lists."""
+        """A vector for each incident. The first search gets an iterator: most commands search once, and making lists of
+        half a million numbers takes as long as a search."""
         origin = hashlib.sha256(self._origin + embedder.name.encode()).digest()
         texts = [record["signature"] for record in self._records]
         packed = _cached("corpus-vectors", origin, lambda: b"".join(map(bytes, embedder.embed(texts))))
