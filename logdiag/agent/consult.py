@@ -22,8 +22,6 @@ from logdiag.rules import RuleBook
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-_MOST_READ_SECONDS = 3.0
-
 
 def consult(
     diagnosis: Diagnosis,
@@ -84,7 +82,7 @@ def _prepared(
     job: Mapping[str, str] | None,
     channel: Channel,
 ) -> tuple[LogView, Prompt]:
-    view = LogView(diagnosis, tuple(sources), min(_MOST_READ_SECONDS, settings.timeout / 4))
+    view = LogView(diagnosis, tuple(sources), settings.timeout / 4)
     bundle = evidence_of(diagnosis, view, settings.budget, job)
     learn_names(channel.redactor, diagnosis, view.names, job or {})
     return view, prompt_of(bundle, channel, ROUNDS, book.reasons)

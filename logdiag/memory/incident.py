@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
 
 from logdiag.memory.embedding import MASK
 from logdiag.model import Action, Line, Reason
@@ -127,7 +126,6 @@ def masked(line: Line | str) -> str:
     return re.sub(r"\s+", " ", text).strip()[:_LONGEST]
 
 
-@lru_cache(maxsize=1 << 11)  # each look-up asks for that of every shipped incident
 def fingerprint(signature: str) -> str:
     """The same for equal signatures, whatever the case of their letters."""
     return hashlib.sha256(signature.lower().encode()).hexdigest()[:16]
