@@ -35,9 +35,8 @@ import yaml
 from numpy.typing import NDArray
 
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.embedding import spelling, token_sum
+from logdiag.memory.embedding import CARD, STATIC, spelling, token_sum
 from logdiag.memory.incident import masked
-from logdiag.memory.tokenizer import CARD, STATIC
 from logdiag.model import Reason
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook

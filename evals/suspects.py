@@ -37,7 +37,7 @@ from logdiag.judge.suspects.failure import inputs_of, standing_of, tails_of
 from logdiag.judge.suspects.line_features import CAUSE_WORDS, FEATURES, body_of, candidates_of, features_of, view_of
 from logdiag.judge.suspects.ranking import CARD, TABLE, WEIGHTS, ranking, token_numbers
 from logdiag.judge.suspects.wording import reasons_by_wording
-from logdiag.memory.tokenizer import STATIC
+from logdiag.memory.embedding import STATIC
 from logdiag.model import Digest, Line
 from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import open_sources

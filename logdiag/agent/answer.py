@@ -9,10 +9,10 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from logdiag.agent.ask import objects_in
+from logdiag.agent.evidence import INSTRUCTION_SENTENCES
 from logdiag.agent.forms import data_of
 from logdiag.agent.opinion import Opinion
 from logdiag.agent.outbound import Channel
-from logdiag.agent.prompts import INSTRUCTION_SENTENCES
 from logdiag.model import Line, Reason
 from logdiag.report.words import clean
 
@@ -56,8 +56,7 @@ class Citation(BaseModel):
 
 
 class Answer(BaseModel):
-    """A model's answer: what broke first, on which rank, the evidence, and the cause in words. Other fields, above all
-    an action, are ignored."""
+    """A model's answer. Other fields, above all an action, are ignored."""
 
     reason: Reason
     root_line: Citation | None = None
@@ -90,8 +89,7 @@ def read_text(text: str) -> Answer:
 
 
 def ground(answer: Answer, channel: Channel, *, none_allowed: bool) -> Opinion:
-    """Checks an answer against the log, and makes an opinion with lines of the log. The reason `none` is refused unless
-    `none_allowed`. Raises AnswerError."""
+    """The opinion of an answer that holds against the log. Raises AnswerError, also for `none` unless it is allowed."""
     if answer.reason is Reason.NONE and not none_allowed:
         raise AnswerError("the reason `none` cannot be given: the cause of a failure is known in this log")
     if answer.root_line is None and answer.reason is not Reason.NONE:
@@ -129,7 +127,7 @@ def _cited(citation: Citation, channel: Channel) -> Line:
     if not quoted:
         raise AnswerError(f"line {label} does not say {citation.quote[:120]!r}: copy its words exactly")
     for item in quoted:
-        whole = (_squashed(item.text).strip("\u2026 "), _squashed(channel.leaving(item.line.message)))
+        whole = (_squashed(item.text).strip("\u2026 "), _squashed(channel.redactor.hide(item.line.message)))
         if len(quote) >= _SHORTEST_QUOTE or quote in whole:
             return item.line
     raise AnswerError(f"{quote!r} is too short to tell line {label} from others: copy more of its words")
@@ -144,4 +142,4 @@ def _as_plain_text(text: str, channel: Channel) -> str:
     plain = _squashed(text)
     if channel.nonce in plain or any(sentence in plain for sentence in INSTRUCTION_SENTENCES):
         return ""
-    return clean(channel.back(plain[: _LONGEST_WORDS * 2]), _LONGEST_WORDS)
+    return clean(channel.redactor.restore(plain[: _LONGEST_WORDS * 2]), _LONGEST_WORDS)

@@ -44,8 +44,44 @@ class Connection:
         return httpx.Client(transport=self.transport(), follow_redirects=False, timeout=self.seconds_left)
 
     def transport(self) -> httpx.BaseTransport:
-        """The same for those that make their own client."""
-        return _transport(self)
+        """The same for those that make their own client: a transport whose answers keep to the bounds."""
+        import httpx
+
+        connection = self
+
+        class Body(httpx.SyncByteStream):
+            def __init__(self, stream: Any, encoding: str) -> None:
+                self._stream = stream
+                self._encoding = encoding
+
+            def __iter__(self) -> Iterator[bytes]:
+                return connection.bounded(iter(self._stream), self._encoding)
+
+            def close(self) -> None:
+                self._stream.close()
+
+        class Bounded(httpx.HTTPTransport):
+            def handle_request(self, request: httpx.Request) -> httpx.Response:
+                request.headers["Accept-Encoding"] = "identity"
+                request.extensions = {
+                    **request.extensions,
+                    "timeout": httpx.Timeout(connection.seconds_left).as_dict(),
+                    "trace": traced,
+                }
+                answer = super().handle_request(request)
+                # Both headers are of the body as it came, not as it is handed on.
+                encoding = answer.headers.pop("Content-Encoding", "").strip().lower()
+                answer.headers.pop("Content-Length", None)
+                answer.stream = Body(answer.stream, encoding)
+                return answer
+
+        def traced(event: str, info: dict[str, Any]) -> None:
+            if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+                item = info["return_value"].get_extra_info("socket")
+                if item is not None:
+                    self.opened(item)
+
+        return Bounded(limits=httpx.Limits(max_keepalive_connections=0))
 
     def close(self) -> None:
         """Ends every connection, also those that another thread waits at."""
@@ -87,46 +123,3 @@ def _decoder(encoding: str) -> Callable[[bytes, int], bytes]:
         # What stays undone behind the most bytes is never asked for: the bound ends the answer first.
         return zlib.decompressobj(_GZIP_OR_DEFLATE).decompress
     raise AgentError(f"its answer is compressed in a way that was not asked for ({encoding[:20]})")
-
-
-def _transport(connection: Connection) -> httpx.BaseTransport:
-    """A transport whose answers keep to the bounds of a connection."""
-    import httpx
-
-    class Body(httpx.SyncByteStream):
-        def __init__(self, stream: Any, encoding: str) -> None:
-            self._stream = stream
-            self._encoding = encoding
-
-        def __iter__(self) -> Iterator[bytes]:
-            return connection.bounded(iter(self._stream), self._encoding)
-
-        def close(self) -> None:
-            self._stream.close()
-
-    class Bounded(httpx.HTTPTransport):
-        def handle_request(self, request: httpx.Request) -> httpx.Response:
-            request.headers["Accept-Encoding"] = "identity"
-            request.extensions = {
-                **request.extensions,
-                "timeout": httpx.Timeout(connection.seconds_left).as_dict(),
-                "trace": traced,
-            }
-            answer = super().handle_request(request)
-            encoding = answer.headers.get("Content-Encoding", "").strip().lower()
-            headers = [(name, value) for name, value in answer.headers.raw if name.lower() not in _OF_THE_BODY]
-            return httpx.Response(
-                answer.status_code, headers=headers, stream=Body(answer.stream, encoding), extensions=answer.extensions
-            )
-
-    def traced(event: str, info: dict[str, Any]) -> None:
-        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
-            item = info["return_value"].get_extra_info("socket")
-            if item is not None:
-                connection.opened(item)
-
-    return Bounded(limits=httpx.Limits(max_keepalive_connections=0))
-
-
-# Of the body as it came, not as it is handed on.
-_OF_THE_BODY = (b"content-encoding", b"content-length")

@@ -9,12 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from logdiag.agent.ask import Asker, outcomes
-from logdiag.agent.evidence import evidence_of
+from logdiag.agent.evidence import Prompt, evidence_of, prompt_of
 from logdiag.agent.failure_agent import ROUNDS, Conversation, ask
 from logdiag.agent.models import TIMED_OUT, failure_of, is_bounded
 from logdiag.agent.opinion import AgentSettings, Consultation, Opinion, Trace, leaves_open, vote
 from logdiag.agent.outbound import Channel, learn_names
-from logdiag.agent.prompts import Prompt, prompt_of
 from logdiag.agent.redaction import Redactor
 from logdiag.agent.view import LogView
 from logdiag.model import Diagnosis
@@ -22,8 +21,6 @@ from logdiag.rules import RuleBook
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
-
-_MOST_READ_SECONDS = 3.0
 
 
 def consult(
@@ -59,11 +56,10 @@ def consult(
     error = errors[0] if errors else "" if opinion else "gave answers that contradict each other"
     if error == TIMED_OUT:
         error = f"did not answer within {settings.timeout:g} s"
-    notes = _notes(
-        settings.model, opinion, error, prompt, talks, bounded=model is not None or is_bounded(settings.model)
-    )
+    bounded = model is not None or is_bounded(settings.model)
+    notes = tuple(_notes(settings.model, opinion, error, prompt, talks, bounded=bounded))
     trace = _trace(talks, "" if opinion else error, round(time.monotonic() - began, 6))
-    return Consultation(opinion, trace, tuple(notes), prompt)
+    return Consultation(opinion, trace, notes, prompt)
 
 
 def prompt_for(
@@ -86,7 +82,7 @@ def _prepared(
     job: Mapping[str, str] | None,
     channel: Channel,
 ) -> tuple[LogView, Prompt]:
-    view = LogView(diagnosis, tuple(sources), min(_MOST_READ_SECONDS, settings.timeout / 4))
+    view = LogView(diagnosis, tuple(sources), settings.timeout / 4)
     bundle = evidence_of(diagnosis, view, settings.budget, job)
     learn_names(channel.redactor, diagnosis, view.names, job or {})
     return view, prompt_of(bundle, channel, ROUNDS, book.reasons)

@@ -1,4 +1,5 @@
-"""Chooses what the model is shown: lines and facts within a budget of tokens.
+"""What the model is shown: lines and facts within a budget of tokens, and the prompt that they make with the model's
+instructions and the meanings of the reasons.
 
 First the lines of findings and suspects with those around them, then the end of each log, what reads like a failure,
 and what came only once. Of lines that repeat, the first ones are shown.
@@ -12,12 +13,27 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, zip_longest
 from typing import NamedTuple
 
+from logdiag.agent.forms import instructions
 from logdiag.agent.opinion import names_no_cause
+from logdiag.agent.outbound import Channel
 from logdiag.agent.view import LogView
 from logdiag.memory.recall import RULE as MEMORY
-from logdiag.model import TROUBLE, Diagnosis, Digest, Line, LineInFile, LinePlace, Place, RootCause, Support
+from logdiag.model import (
+    TROUBLE,
+    Category,
+    Diagnosis,
+    Digest,
+    Line,
+    LineInFile,
+    LinePlace,
+    Place,
+    Reason,
+    RootCause,
+    Support,
+)
 from logdiag.model.plain import rank_ranges
 from logdiag.report.words import TELLING
+from logdiag.rules import ReasonEntry
 
 # Log text takes more tokens than prose: numbers, paths and identifiers.
 _CHARACTERS_A_TOKEN = 3
@@ -32,6 +48,23 @@ _ALIKE = 3
 _MOST_ROWS = 16
 # 12   0x7f3a   3f2b8c1e-5a7d: the parts in which otherwise equal lines differ
 _VARYING = re.compile(r"\b(?:0x[0-9a-f]+|[0-9a-f]{8,}(?:-[0-9a-f]{4,})*)\b|\d+")
+
+_NO_FAILURE = "no failure: the log shows that the job came to its end, or nothing that failed"
+
+_SYSTEM = instructions("instructions.txt") + "\n\nThe reasons:\n{reasons}"
+_USER = """\
+What is known of the job:
+{facts}
+
+Lines of its logs:
+{lines}
+
+What broke first? Answer with the tool `answer`."""
+
+# The longer sentences of the instructions: an answer that repeats one of them is not shown.
+INSTRUCTION_SENTENCES = tuple(
+    part for part in " ".join(_SYSTEM.split()).split(". ") if len(part) > 40 and "{" not in part
+)
 
 
 class Bundle(NamedTuple):
@@ -202,3 +235,28 @@ def _ranks(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"rank {rank}{node}: its last kept line is {_label(last[rank])}"
     if len(last) > _MOST_ROWS:
         yield f"{len(last)} ranks speak"
+
+
+class Prompt(NamedTuple):
+    """The two messages that begin a conversation, as they leave the machine."""
+
+    system: str
+    user: str
+
+    def __str__(self) -> str:
+        return f"--- system ---\n{self.system}\n--- user ---\n{self.user}\n"
+
+
+def prompt_of(bundle: Bundle, channel: Channel, rounds: int, reasons: Mapping[Reason, ReasonEntry]) -> Prompt:
+    """The prompt for a bundle; `reasons` gives the meaning of each reason. All that comes from the job goes through the
+    channel and is fenced."""
+    rows: list[str] = []
+    for category in Category:
+        rows.append(f"{category.value}:")
+        for reason in [reason for reason in Reason if reason.category is category]:
+            rows.append(f"- {reason.value}: {reasons[reason].for_models if reason in reasons else _NO_FAILURE}")
+    user = _USER.format(
+        facts=channel.fenced(channel.text("\n".join(bundle.facts))),
+        lines=channel.fenced(channel.rows(bundle.lines, bundle.counts)),
+    )
+    return Prompt(_SYSTEM.format(nonce=channel.nonce, rounds=rounds, reasons="\n".join(rows)), user)

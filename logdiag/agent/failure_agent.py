@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from logdiag.agent.answer import ANSWER_SCHEMA, Answer, AnswerError, ground, read_answer, read_text
+from logdiag.agent.evidence import Prompt
 from logdiag.agent.models import LOADING, TIMED_OUT, failure_of
 from logdiag.agent.opinion import Opinion
 from logdiag.agent.outbound import Channel
-from logdiag.agent.prompts import Prompt
 from logdiag.agent.tools import tools_for
 from logdiag.agent.view import LogView
 from logdiag.rules import RuleBook
@@ -69,7 +69,7 @@ class Conversation:
         except AnswerError as refused:
             self.refusals.append(str(refused))
             self.steps.append("refused")
-            return self.channel.leaving(f"Refused: {refused}. Correct it and answer again.")
+            return self.channel.redactor.hide(f"Refused: {refused}. Correct it and answer again.")
         self.opinion = self.opinion or opinion
         return ""
 
@@ -155,7 +155,7 @@ def _bounds(talk: Conversation) -> Any:
             talk.steps.append(call["name"][:40])
             result = handler(request)
             # A tool's own result went through the channel already, LangChain's message about a failed call did not.
-            result.content = talk.channel.leaving(str(result.content))
+            result.content = talk.channel.redactor.hide(str(result.content))
             return result
 
     return _Bounds()

@@ -14,9 +14,8 @@ _PIECE = re.compile(r"%(\w+)%")
 
 
 class Form(NamedTuple):
-    """A pattern, of which the groups named `hides` and `hides` + "2" are hidden, and `lines` as examples."""
+    """A pattern, whose groups are hidden, and `lines` as examples."""
 
-    hides: str
     pattern: re.Pattern[str]
     lines: tuple[str, ...]
 
@@ -37,8 +36,7 @@ def data_of(file: str, beside: str = __file__) -> dict[str, Any]:
 
 
 def instructions(file: str, beside: str = __file__) -> str:
-    """A model's instructions from a text file beside a module; each paragraph, which a blank line ends, becomes one
-    line."""
+    """A model's instructions from a text file beside a module; of each paragraph one line is made."""
     return re.sub(r"(?<!\n)\n(?!\n)", " ", Path(beside).with_name(file).read_text(encoding="utf-8").strip())
 
 
@@ -56,7 +54,7 @@ def read_forms(file: str) -> Forms:
     return Forms(
         {name: compiled(pattern) for name, pattern in data["patterns"].items()},
         {
-            name: tuple(Form(item["hides"], compiled(item["pattern"]), tuple(item["lines"])) for item in items)
+            name: tuple(Form(compiled(item["pattern"]), tuple(item["lines"])) for item in items)
             for name, items in data.get("forms", {}).items()
         },
         words,

@@ -10,7 +10,6 @@ import ipaddress
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from importlib import resources
 
 from logdiag.agent.forms import read_forms
@@ -24,6 +23,14 @@ _LOCAL, _MODULE_LIKE = (frozenset(_DATA.words[name]) for name in ("local", "modu
 # A name before a colon is a host's if so many different lines begin with it.
 _FEWEST_SPOKEN = 3
 
+_WORD = re.compile(r"[^\W_]+(?:[._-]+[^\W_]+)*")
+_PIECE = re.compile(r"[^\W_]+")
+_LETTERS = re.compile(r"[^\W\d_]+")
+_MOST_PIECES = 12
+_MOST_MEMBERS = 2000
+# gpu-[003-010,12]
+_RANGE = re.compile(r"(?P<head>[\w.-]*)\[(?P<numbers>[\d,-]+)\](?P<tail>[\w.-]*)")
+
 # Words and generic accounts that are never hidden, since that would hide the log itself.
 _WORDS = frozenset(sys.stdlib_module_names).union(
     resources.files(__package__).joinpath("common_words.txt").read_text(encoding="utf-8").split()
@@ -36,8 +43,8 @@ def hide_identities(text: str, hide: Hide) -> str:
     """The text with hosts, users and addresses replaced by what `hide(kind, value)` returns; `kind` is one of KINDS, or
     `path` (the folder of a user, with the name)."""
     text = _without_forms("addresses", text, hide)
-    text = _FORM["ipv6"].sub(lambda match: _ipv6(match[0], hide), text)
-    text = _FORM["ipv4"].sub(lambda match: _ipv4(match, hide), text)
+    text = _FORM["ipv6"].sub(lambda match: hide("ip", match[0]) if _is_ipv6(match[0]) else match[0], text)
+    text = _FORM["ipv4"].sub(lambda match: match[0] if _is_kept_ipv4(match) else hide("ip", match[0]), text)
     text = _FORM["at_host"].sub(lambda match: _at_host(match, hide), text)
     text = _FORM["in_path"].sub(lambda match: _in_path(match, hide), text)
     text = _FORM["shared_path"].sub(lambda match: _in_shared_path(match, hide), text)
@@ -45,15 +52,6 @@ def hide_identities(text: str, hide: Hide) -> str:
     text = _without_speakers(text, hide)
     text = _without_forms("hosts", text, hide)
     return _without_forms("others", text, hide)
-
-
-_WORD = re.compile(r"[^\W_]+(?:[._-]+[^\W_]+)*")
-_PIECE = re.compile(r"[^\W_]+")
-_LETTERS = re.compile(r"[^\W\d_]+")
-_MOST_PIECES = 12
-_MOST_MEMBERS = 2000
-# gpu-[003-010,12]
-_RANGE = re.compile(r"(?P<head>[\w.-]*)\[(?P<numbers>[\d,-]+)\](?P<tail>[\w.-]*)")
 
 
 def hide_names(text: str, names: Mapping[str, str], hide: Hide) -> str:
@@ -132,21 +130,19 @@ def _without_speakers(text: str, hide: Hide) -> str:
 
 
 def _without_forms(forms: str, text: str, hide: Hide) -> str:
+    def shown(match: re.Match[str]) -> str:
+        parts, end = [], match.start()
+        for group in sorted(match.re.groupindex, key=match.start):
+            kind, value = group.rstrip("2"), match[group]
+            if value and _is_name(kind, value):
+                hidden = _hide_host(value, hide) if kind == "host" else hide(kind, value)
+                parts += [match.string[end : match.start(group)], hidden]
+                end = match.end(group)
+        return "".join([*parts, match.string[end : match.end()]])
+
     for form in _DATA.forms[forms]:
-        text = form.pattern.sub(partial(_hide_groups, kind=form.hides, hide=hide), text)
+        text = form.pattern.sub(shown, text)
     return text
-
-
-def _hide_groups(match: re.Match[str], kind: str, hide: Hide) -> str:
-    text, end = "", match.start()
-    groups = match.groupdict()
-    for group in sorted({kind, f"{kind}2"} & groups.keys(), key=match.start):
-        value = groups[group]
-        if value and _is_name(kind, value):
-            text += match.string[end : match.start(group)]
-            text += _hide_host(value, hide) if kind == "host" else hide(kind, value)
-            end = match.end(group)
-    return text + match.string[end : match.end()]
 
 
 def _is_name(kind: str, value: str) -> bool:
@@ -200,18 +196,14 @@ def _in_shared_path(match: re.Match[str], hide: Hide) -> str:
     return match["root"] + "".join(f"{name}/" for name in shown)
 
 
-def _ipv4(match: re.Match[str], hide: Hide) -> str:
+def _is_kept_ipv4(match: re.Match[str]) -> bool:
     before = match.string[max(0, match.start() - 24) : match.start()]
-    if _FORM["kept_address"].match(match[0]) or _FORM["version_before"].search(before):
-        return match[0]
-    return hide("ip", match[0])
+    return bool(_FORM["kept_address"].match(match[0]) or _FORM["version_before"].search(before))
 
 
-def _ipv6(value: str, hide: Hide) -> str:
-    if value.count(":") < 2 or _FORM["kept_address"].match(value):
-        return value
+def _is_ipv6(value: str) -> bool:
     try:
         ipaddress.IPv6Address(value)
     except ValueError:
-        return value
-    return hide("ip", value)
+        return False
+    return not _FORM["kept_address"].match(value)

@@ -48,8 +48,7 @@ def is_bounded(name: str) -> bool:
 
 
 def load_model(name: str, connection: Connection) -> BaseChatModel:
-    """The chat model `provider:model`, without retries, over a connection that bounds it. Address and key come from the
-    provider's own variables. Raises AgentError when a package, a key or the provider is missing."""
+    """The chat model `provider:model`, without retries, over a bounded connection. Raises AgentError."""
     provider, colon, model = name.partition(":")
     if not (provider and colon and model):
         raise AgentError(f"--llm {name}: not provider:model; for instance openai:gpt-5 or ollama:llama3.1")
@@ -105,8 +104,7 @@ def _arguments(provider: str, connection: Connection) -> dict[str, Any]:
 
 
 def failure_of(error: BaseException) -> str:
-    """What an error of a model's client means, as the end of the sentence "the model ...": by the HTTP status where
-    there is one, else by the kind of error."""
+    """What an error of a model's client means, as the end of the sentence "the model ..."."""
     if (cause := _of_ours(error)) is not None:
         return TIMED_OUT if isinstance(cause, TimeoutError) else f"could not be asked: {cause}"
     status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)

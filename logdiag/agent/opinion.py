@@ -18,19 +18,15 @@ _DOUBTFUL = frozenset(
 
 
 def names_no_cause(diagnosis: Diagnosis) -> bool:
-    """Whether a job failed and what was found only shows that it did: its launcher's last words, an exit status, a
-    catch-all."""
-    if not diagnosis.failed:
-        return False
-    return diagnosis.reason is Reason.OTHERS or not _NO_CAUSE.isdisjoint(diagnosis.supports)
+    """Whether a job failed and what was found only shows that it did, such as an exit status."""
+    nameless = diagnosis.reason is Reason.OTHERS or not _NO_CAUSE.isdisjoint(diagnosis.supports)
+    return bool(diagnosis.failed) and nameless
 
 
 def leaves_open(diagnosis: Diagnosis) -> bool:
-    """Whether a model may be asked and heard: the log does not tell whether the job failed, no cause is named, or a
-    witness is doubtful. It does not depend on how sure the answer is."""
-    if diagnosis.failed is None or diagnosis.decided_by == "suspects" or names_no_cause(diagnosis):
-        return True
-    return not _DOUBTFUL.isdisjoint(diagnosis.supports)
+    """Whether a model may be asked and heard. It does not depend on how sure the answer is."""
+    unnamed = diagnosis.failed is None or diagnosis.decided_by == "suspects" or names_no_cause(diagnosis)
+    return unnamed or not _DOUBTFUL.isdisjoint(diagnosis.supports)
 
 
 class AgentSettings(NamedTuple):
@@ -91,22 +87,14 @@ UNITED = 2 / 3
 
 def vote(opinions: Sequence[Opinion], asked: int) -> Opinion | None:
     """The reason that most opinions give, with the root line that most of those name; None without opinions and for a
-    tie.
-
-    `asked` is the number of samples. The confidence is the mean of those who agree, times their share where they are
-    fewer than two thirds of the samples.
-    """
+    tie. The confidence is the mean of those who agree, times their share of those `asked` where that is too small."""
     ranked = Counter(opinion.reason for opinion in opinions).most_common(2)
     if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
         return None
     reason, agreed = ranked[0]
     agreeing = [opinion for opinion in opinions if opinion.reason is reason]
-    roots = Counter(_root(opinion) for opinion in agreeing)
-    best = max(agreeing, key=lambda opinion: (roots[_root(opinion)], opinion.confidence))
+    roots = Counter(opinion.root and opinion.root.place for opinion in agreeing)
+    best = max(agreeing, key=lambda opinion: (roots[opinion.root and opinion.root.place], opinion.confidence))
     mean = sum(opinion.confidence for opinion in agreeing) / agreed
     share = agreed / asked
     return best._replace(confidence=round(mean if share >= UNITED else mean * share, 4), votes=asked, agreed=agreed)
-
-
-def _root(opinion: Opinion) -> tuple[int, int] | None:
-    return (opinion.root.stream, opinion.root.number) if opinion.root else None

@@ -22,8 +22,6 @@ _MARKS = re.compile(
     r"(?i)<(?=\s{0,3}/?\s{0,3}log\b)|<(?=\|)|(?<=\|)>|<(?=\s{0,3}/?\s{0,3}(?:s|think|tool_call|tool_response|function|start_of_turn|"
     r"end_of_turn|system|assistant|user|im_start|im_end|eot_id|bos|eos)\b)|<<(?=/?SYS)|\[(?=/?INST\])"
 )
-
-
 # What is learnt from before anything leaves, the beginning and the end of the kept lines; about a second.
 _MOST_LEARNT = 300_000
 _NONCE_BYTES = 8
@@ -64,8 +62,7 @@ class Shown(NamedTuple):
 
 
 class Channel:
-    """All text that goes to a model in one conversation; `sent` counts its bytes. `fork` begins another conversation
-    with the same lines shown and the same pseudonyms."""
+    """All text that goes to a model in one conversation; `sent` counts its bytes."""
 
     def __init__(self, redactor: Redactor, nonce: str = "") -> None:
         self.redactor = redactor
@@ -74,7 +71,7 @@ class Channel:
         self._shown: dict[tuple[int, int], list[Shown]] = {}
 
     def fork(self) -> Channel:
-        """Another conversation, with what was shown so far."""
+        """Another conversation, with the lines shown so far and the same pseudonyms."""
         other = Channel(self.redactor, self.nonce)
         other._shown = {key: list(lines) for key, lines in self._shown.items()}
         return other
@@ -82,10 +79,6 @@ class Channel:
     def text(self, text: str) -> str:
         """Text of ours with names from the log in it, ready to leave."""
         return self._out("\n".join(self._hidden([clean(neutral(line), 2000) for line in text.split("\n")])))
-
-    def leaving(self, text: str) -> str:
-        """Any other text that is about to leave: with what was hidden already left as it is."""
-        return self.redactor.hide(text)
 
     def lines(self, texts: Sequence[str]) -> str:
         """Lines without numbers, each cut as in `rows` after all were hidden as one."""
@@ -114,10 +107,6 @@ class Channel:
     def shown(self, source: int, number: int) -> Sequence[Shown]:
         """What was shown of the lines with this number; empty when none was."""
         return self._shown.get((source, number), ())
-
-    def back(self, text: str) -> str:
-        """A model's words with the real names in place of pseudonyms; secrets stay hidden."""
-        return self.redactor.restore(text)
 
     def _out(self, text: str) -> str:
         self.sent += len(text.encode(errors="replace"))

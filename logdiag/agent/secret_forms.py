@@ -27,8 +27,7 @@ Hide = Callable[[str], str]
 
 
 def hide_secrets(text: str, hide: Hide) -> str:
-    """The text with each secret replaced by what `hide` returns; line ends stay. Raises AgentError without the library
-    that knows the common forms."""
+    """The text with each secret replaced by what `hide` returns; line ends stay. Raises AgentError."""
     text = _FORM["token"].sub(lambda match: hide(match[0]), text)
     for value in sorted(_detected(text), key=len, reverse=True):
         text = re.sub(rf"[\w-]{{0,80}}{re.escape(value)}[\w~-]*", lambda match: hide(match[0]), text)
@@ -78,13 +77,19 @@ def _without_named(pattern: re.Pattern[str], text: str, hide: Hide) -> str:
     """The text with the values hidden whose names say that they hold a secret."""
     parts, end = [], 0
     for match in pattern.finditer(text):
-        strength = _strength(match["name"].lstrip("nrt") if text[match.start() - 1] == "\\" else match["name"])
-        if not strength or match.start() < end or (pattern is _FORM["flag"] and not match["name"].startswith("-")):
+        name = match["name"]
+        strength = _strength(name.lstrip("nrt") if text[match.start() - 1] == "\\" else name)
+        if not strength or match.start() < end or (pattern is _FORM["flag"] and not name.startswith("-")):
             continue
-        value = _FORM["value"].match(text, match.end())
-        if value is not None and _is_value(value[value.lastgroup or 0], match["name"], strength):
-            parts += [text[end : match.start()], match[0], _hide_group(value, value.lastgroup or "", hide)]
-            end = value.end()
+        found = _FORM["value"].match(text, match.end())
+        value = found[found.lastgroup or 0] if found else ""
+        # PWD with a path is the working directory, and NAME=NAME passes a variable on: neither is a secret.
+        passed_on = value == name or (name.lower() == "pwd" and value.startswith(("/", "~")))
+        if found is None or passed_on or _FORM["no_secret"].fullmatch(value):
+            continue
+        if strength == "strong" or _looks_secret(value):
+            parts += [text[end : match.start()], match[0], _hide_group(found, found.lastgroup or "", hide)]
+            end = found.end()
     return "".join([*parts, text[end:]])
 
 
@@ -96,13 +101,6 @@ def _strength(name: str) -> str:
     if match is None or (match["weak"] and _FORM["of_language"].search(snake[: match.start()])):
         return ""
     return "strong" if match["strong"] else "weak"
-
-
-def _is_value(value: str, name: str, strength: str) -> bool:
-    # PWD with a path is the working directory, and NAME=NAME passes a variable on: neither is a secret.
-    if _FORM["no_secret"].fullmatch(value) or value == name or (name.lower() == "pwd" and value.startswith(("/", "~"))):
-        return False
-    return strength == "strong" or _looks_secret(value)
 
 
 def _is_secret_in_sentence(match: re.Match[str]) -> bool:

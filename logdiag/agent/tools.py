@@ -38,7 +38,7 @@ def tools_for(view: LogView, channel: Channel, book: RuleBook) -> list[BaseTool]
 
     def grep_log(pattern: str, source: int | None = None) -> str:
         """How many lines a regular expression matches, and the first and last of them, at most 40; case is ignored."""
-        return rows(view.grep(channel.back(pattern), source))
+        return rows(view.grep(channel.redactor.restore(pattern), source))
 
     def code(kind: str, code: str) -> str:
         return channel.text(explain_code(kind, code, book))
@@ -49,23 +49,15 @@ def tools_for(view: LogView, channel: Channel, book: RuleBook) -> list[BaseTool]
 
 
 def explain_code(kind: str, code: str, book: RuleBook) -> str:
-    """What a code means, in one or two sentences, or that it is not known. `kind` is one of `_KINDS`; `code` is the
-    number, or the name of an errno, a signal or a result of NCCL."""
+    """What a code means, in a sentence or two: a number, or the name of an errno, a signal or a result of NCCL."""
     if kind not in _KINDS:
         return f"{kind!r} is no kind of code; kinds are {', '.join(_KINDS)}"
-    value = _value_of(kind, code)
-    meaning = "" if value is None else _meaning(kind, value, book)
-    return meaning or f"no meaning of {kind} {code.strip()[:40]} is known"
-
-
-def _value_of(kind: str, code: str) -> int | None:
-    """The number in a code, or that of its name; None for neither."""
     results = {row[0]: number for number, row in data_of("codes.yaml")["nccl"].items()}
     numbers: Mapping[str, int] = {"errno": vars(errno), "signal": vars(signal), "nccl": results}.get(kind, {})
-    if numbers and (name := _NAME.search(code)):
-        return numbers.get(name[0])
-    number = _NUMBER.search(code)
-    return int(number[0]) if number else None
+    name, number = _NAME.search(code), _NUMBER.search(code)
+    value = numbers.get(name[0]) if numbers and name else int(number[0]) if number else None
+    meaning = "" if value is None else _meaning(kind, value, book)
+    return meaning or f"no meaning of {kind} {code.strip()[:40]} is known"
 
 
 def _meaning(kind: str, value: int, book: RuleBook) -> str:

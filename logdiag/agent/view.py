@@ -24,7 +24,7 @@ _LONGEST_LINE = 4000
 _REFUSED = re.compile(r"\(\?(?:R|[+-]?\d|&|P>|>|\(|[a-z]*[eb][a-z]*[):])|[*+?}]\+|\{\s*\d*\s*<?=?\s*[idse]|\\L<")
 _ESCAPED = re.compile(r"\\[^L]|\[\^?\]?[^\]]*\]")
 _LINE_SECONDS = 0.2
-_READ_SECONDS = 3.0
+_MOST_READ_SECONDS = 3.0
 
 
 class Excerpt(NamedTuple):
@@ -37,8 +37,10 @@ class Excerpt(NamedTuple):
 class LogView:
     """The logs that a diagnosis was made from. Sources are counted from 1; it never opens anything else."""
 
-    def __init__(self, diagnosis: Diagnosis, sources: tuple[object, ...], read_seconds: float = _READ_SECONDS) -> None:
-        self._seconds = read_seconds
+    def __init__(
+        self, diagnosis: Diagnosis, sources: tuple[object, ...], read_seconds: float = _MOST_READ_SECONDS
+    ) -> None:
+        self._seconds = min(_MOST_READ_SECONDS, read_seconds)
         self._kept: dict[int, list[Line]] = {}
         self._by_name: dict[LineInFile, list[Line]] = {}
         for line in diagnosis.digest.lines:
@@ -152,8 +154,7 @@ class LogView:
 
 
 def _readable_again(sources: tuple[object, ...]) -> list[Stream | None]:
-    """The streams of the sources in their order, None for those that can be read only once; empty when the logs have
-    gone since."""
+    """The streams of the sources, None for those that can be read only once; empty when the logs have gone since."""
     streams: list[Stream | None] = []
     try:
         for source in sources:

@@ -16,8 +16,8 @@ import yaml
 from logdiag.agent.forms import data_of
 from logdiag.errors import RuleError
 from logdiag.memory.documents import printable
+from logdiag.memory.embedding import MASK
 from logdiag.memory.incident import Helped, Incident, masked
-from logdiag.memory.tokenizer import MASK
 from logdiag.model import Action
 from logdiag.settings.places import StrPath
 

@@ -17,9 +17,9 @@ from logdiag.authoring.rule_file import MASKS, Proposal, as_yaml, example_of, ex
 from logdiag.errors import RuleError
 from logdiag.judge.suspects.line_features import body_of
 from logdiag.judge.suspects.wording import reasons_by_wording
+from logdiag.memory.embedding import MASK
 from logdiag.memory.incident import Helped, Incident, masked
 from logdiag.memory.store import Store
-from logdiag.memory.tokenizer import MASK
 from logdiag.model import Reason, Role
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook

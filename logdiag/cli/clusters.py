@@ -55,8 +55,8 @@ def slurm_command(
     """Diagnose a job of Slurm: its output (or the LOGs that you name), what Slurm says of its end and its nodes, and
     their kernel logs, as one case."""
     from logdiag.read.clusters.slurm import gather
+    from logdiag.recovery.ledger import choice_for
     from logdiag.recovery.policy import load_policy
-    from logdiag.recovery.scheduled import choice_for
 
     if policy_file and not folder:
         raise LogdiagError(f"--policy {policy_file}: is for what is decided; give --decide DIR")

@@ -16,8 +16,7 @@ from logdiag.cli.options import text_or_json
 from logdiag.cli.output import print_listed
 from logdiag.errors import LogdiagError
 from logdiag.recovery.launch import is_name, nodes_in, with_addresses
-from logdiag.recovery.nodecheck import Check, check, complaint
-from logdiag.recovery.worlds import DEFAULT_LAUNCHER, Launch, run_worlds, words_of
+from logdiag.recovery.nodecheck import DEFAULT_LAUNCHER, Check, Launch, check, complaint, run_worlds, words_of
 
 _EXAMPLES = """\b
 Examples:

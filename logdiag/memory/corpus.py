@@ -7,7 +7,7 @@ import hashlib
 import os
 import struct
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -35,8 +35,10 @@ class Corpus:
         self._records = records
         self._origin = origin
         self._cached_nearest = lru_cache(_MOST_FOUND)(self._nearest_to)
-        # By the embedder's name. None after the first search: vectors are kept only once a second search asks for them.
-        self._vectors: dict[str, list[tuple[float, ...]] | None] = {}
+        # Most commands search once, and making lists of half a million numbers takes as long as a search: the vectors
+        # of an embedder, by its name, are kept from the second search on.
+        self._searched = False
+        self._vectors: dict[str, list[tuple[float, ...]]] = {}
 
     @cached_property
     def incidents(self) -> tuple[Incident, ...]:
@@ -48,24 +50,22 @@ class Corpus:
         return [_incident(record) for record in self._records if record["fingerprint"] == wanted]
 
     def nearest(self, query: array[float], k: int, embedder: Embedder) -> tuple[tuple[float, Incident], ...]:
-        """The `k` most similar to a vector of the embedder, with their cosine, best first. Answers are cached: most
-        jobs fail with the same words as others."""
+        """The `k` most similar to a vector, with their cosine, best first; cached, as jobs fail with the same words."""
         return self._cached_nearest(query.tobytes(), k, embedder)
 
     def _nearest_to(self, packed: bytes, k: int, embedder: Embedder) -> tuple[tuple[float, Incident], ...]:
-        query = array("f", packed)
-        rows = self._vectors.get(embedder.name) or self._vectors_by(embedder)
-        return tuple((score, _incident(self._records[index])) for score, index in closest(query, rows, k))
+        rows: Iterable[tuple[float, ...]] = self._vectors.get(embedder.name) or self._read_vectors(embedder)
+        if self._searched and embedder.name not in self._vectors:
+            rows = self._vectors[embedder.name] = list(rows)
+        self._searched = True
+        found = closest(array("f", packed), rows, k)
+        return tuple((score, _incident(self._records[index])) for score, index in found)
 
-    def _vectors_by(self, embedder: Embedder) -> Iterable[tuple[float, ...]]:
-        """A vector for each incident, in their order. The first search gets an iterator, since most commands search
-        once, and making lists of half a million numbers takes as long as a search. The second search makes lists."""
+    def _read_vectors(self, embedder: Embedder) -> Iterator[tuple[float, ...]]:
         origin = hashlib.sha256(self._origin + embedder.name.encode()).digest()
         texts = [record["signature"] for record in self._records]
         packed = _cached("corpus-vectors", origin, lambda: b"".join(map(bytes, embedder.embed(texts))))
-        rows = struct.iter_unpack(f"{embedder.dimensions}f", packed)
-        self._vectors[embedder.name] = list(rows) if embedder.name in self._vectors else None
-        return self._vectors[embedder.name] or rows
+        return struct.iter_unpack(f"{embedder.dimensions}f", packed)
 
 
 @lru_cache(maxsize=1)

@@ -74,8 +74,7 @@ class Tables:
 
 
 class Database(ABC):
-    """A database of incidents. Many processes may use it at once, threads take turns. Failures raise MemoryStoreError
-    with one sentence."""
+    """A database of incidents. Many processes may use it at once, threads take turns. It raises MemoryStoreError."""
 
     version = 1
     """The version of the tables; a database with a newer one is refused."""
@@ -85,8 +84,7 @@ class Database(ABC):
     """Pairs: a part of an error's code or message, and a sentence for people, in which `{message}` is the message."""
 
     def __init__(self, name: str, index_folder: str, tables: Tables, engine: Engine) -> None:
-        """`name` is its path or address, without a password; `index_folder` is for the search's indexes, empty if no
-        folder can be written."""
+        """`name` is its path or address, without a password; `index_folder` is empty if no folder can be written."""
         self.name = name
         self.index_folder = index_folder
         self.tables = tables
@@ -103,14 +101,14 @@ class Database(ABC):
 
     @contextmanager
     def transaction(self, *, write: bool = False) -> Iterator[Connection]:
-        """A transaction, which is committed as a whole or not at all. One process writes at a time; a transaction
-        within another one joins it."""
+        """A transaction, committed as a whole or not at all. One process writes at a time; one within another joins."""
         with self._turn:
             if self._open is not None:
                 yield self._open
                 return
             try:
-                self._prepare()
+                if not self._prepared:
+                    self._prepare()
                 with self._engine.begin() as self._open:
                     self._begin(self._open, write=write)
                     yield self._open
@@ -130,8 +128,7 @@ class Database(ABC):
         self._prepared = False
 
     def find(self, *, since: str = "", limit: int | None = None, **wanted: object) -> tuple[Incident, ...]:
-        """The incidents whose columns have the `wanted` values (a tuple: one of them), the latest first; `since` is the
-        earliest `seen_at`. Rows that cannot be read are left out."""
+        """The readable incidents whose columns have the `wanted` values (a tuple: one of them), the latest first."""
         columns = self.tables.incidents.c
         query = self._all.order_by(columns.seen_at.desc(), columns.row.desc()).limit(limit)
         if since:
@@ -163,13 +160,11 @@ class Database(ABC):
             return int(connection.scalar(sql.select(sql.func.count()).select_from(self.tables.incidents)) or 0)
 
     def facts(self) -> Sequence[Any]:
-        """`reason`, `outcome`, `confirmed` and `seen_at` of each incident, also of those whose document cannot be
-        read."""
+        """`reason`, `outcome`, `confirmed` and `seen_at` of each incident, also of unreadable ones."""
         columns = self.tables.incidents.c
+        facts = sql.select(columns.reason, columns.outcome, columns.confirmed, columns.seen_at)
         with self.transaction() as connection:
-            return connection.execute(
-                sql.select(columns.reason, columns.outcome, columns.confirmed, columns.seen_at)
-            ).all()
+            return connection.execute(facts).all()
 
     def add(self, incidents: Iterable[Incident]) -> None:
         """Adds incidents whose ids are not taken."""
@@ -212,14 +207,11 @@ class Database(ABC):
 
     def _prepare(self) -> None:
         """Makes the tables if there are none. Raises MemoryStoreError for a database of a newer logdiag."""
-        if self._prepared:
-            return
         with self._engine.begin() as connection:
             if (version := self._made(connection)) > self.version:
-                raise MemoryStoreError(
-                    f"{self.name}: written by a newer logdiag (version {version} of the store, this one knows"
-                    f" {self.version}): upgrade logdiag, or name another place with --memory"
-                )
+                versions = f"version {version} of the store, this one knows {self.version}"
+                remedy = "upgrade logdiag, or name another place with --memory"
+                raise MemoryStoreError(f"{self.name}: written by a newer logdiag ({versions}): {remedy}")
         self._prepared = True
 
     @abstractmethod

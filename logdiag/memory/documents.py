@@ -75,8 +75,7 @@ def _out_of_bounds(incident: Incident | None) -> Iterator[str]:
 
 
 def bounded(incident: Incident) -> Incident:
-    """The incident as it is stored: each text one line of bounded length without control characters, and of a long
-    history the last entries."""
+    """The incident as it is stored: each text one bounded line, and of a long history the last entries."""
     kept: Incident = _bounded(replace(incident, history=incident.history[-_MOST_HISTORY:]))
     return kept
 

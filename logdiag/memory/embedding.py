@@ -18,17 +18,28 @@ import math
 import mmap
 import os
 import struct
+import unicodedata
 import zlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from operator import mul
 from typing import Any, NamedTuple
 
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.tokenizer import CARD, MASK, STATIC, shipped_tokens, tokens
 from logdiag.patterns import pattern_of
+
+# The folder of the static model and the table of counts, and the file that names their versions.
+STATIC = os.path.join(os.path.dirname(__file__), "static")
+CARD = "card.json"
+
+MASK = pattern_of(r"<(?:n|path|hex|id|time|address|url|pci)>")
+"""The masks that replace numbers, names, paths and addresses in a line."""
+
+# No token of the static model is longer; without a bound a word of n letters would take n * n look-ups.
+_LONGEST_PIECE = 20
+_WORD = pattern_of(r"[a-z]+|[0-9]+|[^\sa-z0-9]")
 
 # How much of the cosine is the lexical part's: tuned on labelled failures, each looked for among the others.
 _LEXICAL_SHARE, _OF_OTHER_MODELS = 0.6, 0.5
@@ -59,8 +70,7 @@ class Embedder(NamedTuple):
 
 @lru_cache(maxsize=2)
 def load_embedder(name: str = "static") -> Embedder:
-    """The embedder `static`, or the name or folder of a model of sentence-transformers. Raises MemoryStoreError when a
-    library, the model or a shipped file is missing."""
+    """The embedder `static`, or a model of sentence-transformers by its name or folder. Raises MemoryStoreError."""
     share = _LEXICAL_SHARE if name == "static" else _OF_OTHER_MODELS
     try:
         with open(os.path.join(STATIC, CARD), encoding="utf-8") as file:
@@ -99,9 +109,46 @@ def token_sum(text: str) -> list[float]:
     return list(map(sum, zip(*rows, strict=True))) if rows else [0.0] * _WIDTH
 
 
+def tokens(text: str, known: dict[str, int]) -> list[int]:
+    """The numbers of a text's tokens, by WordPiece (Wu et al. 2016): the longest known beginning of a word, then the
+    longest known `##` continuations. A word that cannot be made of known pieces has none."""
+    return [number for word in words(text) for number in pieces(word, known)]
+
+
+@cache
+def shipped_tokens() -> dict[str, int]:
+    """The numbers of the static model's tokens. Raises OSError and ValueError where their file is damaged."""
+    with open(os.path.join(STATIC, "tokens.txt"), encoding="utf-8") as file:
+        names = file.read().split("\n")
+    return dict(zip(names, range(len(names)), strict=True))
+
+
+def words(text: str) -> list[str]:
+    """The words of a text that `pieces` looks for: in lower case, without accents; signs stand alone."""
+    plain = unicodedata.normalize("NFD", MASK.sub(" ", text)).encode("ascii", "ignore").decode().lower()
+    return _WORD.findall(plain)
+
+
+def pieces(word: str, known: dict[str, int]) -> list[int]:
+    """The numbers of one word's tokens; none where a part of it is not known."""
+    if word in known:
+        return [known[word]]
+    found: list[int] = []
+    start, mark = 0, ""
+    while start < len(word):
+        for end in range(min(len(word), start + _LONGEST_PIECE), start, -1):
+            number = known.get(mark + word[start:end])
+            if number is not None:
+                found.append(number)
+                start, mark = end, "##"
+                break
+        else:
+            return []
+    return found
+
+
 def spelling(text: str) -> Iterator[tuple[int, float]]:
-    """The pieces of three to five characters of each word, each as a hash and its count (damped: 1 + log), and the
-    class that an exception line begins with."""
+    """The pieces of each word and the class that an exception line begins with, as hashes with damped counts."""
     counts: Counter[str] = Counter()
     plain = MASK.sub(" ", text)
     for word in plain.lower().split():

@@ -7,9 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
 
-from logdiag.memory.tokenizer import MASK
+from logdiag.memory.embedding import MASK
 from logdiag.model import Action, Line, Reason
 from logdiag.patterns import pattern_of
 
@@ -119,8 +118,7 @@ _LONGEST = 400
 
 
 def masked(line: Line | str) -> str:
-    """A line without its prefixes and without what varies between occurrences: addresses, paths, times and most
-    numbers. Numbers that tell failures apart stay."""
+    """A line without its prefixes and what varies between occurrences; numbers that tell failures apart stay."""
     text = line if isinstance(line, str) else line.message
     for pattern, name in _MASKS:
         text = pattern.sub(name, text)
@@ -128,7 +126,6 @@ def masked(line: Line | str) -> str:
     return re.sub(r"\s+", " ", text).strip()[:_LONGEST]
 
 
-@lru_cache(maxsize=1 << 11)  # each look-up asks for that of every shipped incident
 def fingerprint(signature: str) -> str:
     """The same for equal signatures, whatever the case of their letters."""
     return hashlib.sha256(signature.lower().encode()).hexdigest()[:16]
@@ -198,8 +195,7 @@ def frames_before(lines: Sequence[Line], line: Line) -> tuple[Frame, ...]:
 
 
 def same_frames(signature: str, frames: Sequence[Frame], other_frames: Sequence[Frame]) -> bool:
-    """Whether two exceptions of one signature can be the same failure: its message has many words, or the frames that
-    raised them are equal or not known."""
+    """Whether two exceptions of one signature can be the same failure: by many words, or by their frames."""
     words = re.findall(r"[^\W\d_]{3,}", _EXCEPTION.sub("", signature))
     if not frames or not other_frames or len(words) > _FEW_WORDS or not _EXCEPTION.match(signature):
         return True

@@ -56,8 +56,7 @@ _FILE = pattern_of(r"index-(\d{12})-[0-9a-f]{16}\.faiss")
 
 
 class Nearest:
-    """The vectors of one store by one embedder. It also works where nothing can be written (a read-only folder, a full
-    disk)."""
+    """The vectors of one store by one embedder. It works also where nothing can be written."""
 
     def __init__(self, database: Database, embedder: Embedder) -> None:
         self.embedder = embedder
@@ -68,7 +67,7 @@ class Nearest:
         self._vectors = np.empty((0, embedder.dimensions), np.float32)
 
     def incidents(self, query: array[float], k: int) -> list[tuple[float, Incident]]:
-        """The `k` incidents most like a vector, with their cosine, best first; as of the last `catch_up`."""
+        """The `k` incidents most like a vector, with their cosine, best first; forgotten ones are left out."""
         asked = k + _FORGOTTEN
         while True:
             scored = self.search(query, asked)
@@ -79,8 +78,7 @@ class Nearest:
             asked *= 4
 
     def search(self, query: array[float], k: int) -> list[tuple[float, int]]:
-        """The cosine and the row of the `k` nearest, best first. Rows of incidents that were forgotten may be among
-        them; those added since the last `catch_up` are not."""
+        """The cosine and the row of the `k` nearest as of the last `catch_up`, best first, also of forgotten ones."""
         asked = np.array([query], np.float32)
         found: list[tuple[float, int]] = []
         if self._index is not None:
@@ -148,8 +146,7 @@ class Nearest:
         return select(embedders.c.number).where(embedders.c.name == self.embedder.name)
 
     def _keep(self, made: dict[int, bytes]) -> None:
-        """Stores vectors by row, if the database can be written. Rows that were deleted meanwhile or that have a vector
-        are left out."""
+        """Stores vectors by row, if the database can be written, of rows that are still there and have none."""
         tables = self._database.tables
         with suppress(MemoryStoreError), self._database.transaction(write=True) as connection:
             embedder = connection.scalar(self._number())
@@ -196,8 +193,14 @@ class Nearest:
         import faiss
 
         total = len(self._ids) + (0 if self._index is None else self._index.ntotal)
+        # The cells are laid out by a sample.
         step = max(1, total // (_cells(total) * _SAMPLES_PER_CELL))
-        index = _trained(np.concatenate([vectors[ids % step == 0] for ids, vectors in self._chunks(0)]), total)
+        cells = f"IVF{_cells(total)},{_CODES}"
+        index: Any = faiss.index_factory(self.embedder.dimensions, cells, faiss.METRIC_INNER_PRODUCT)
+        index.cp.niter = _ROUNDS
+        index.cp.seed = 1
+        index.cp.min_points_per_centroid = 1  # of a smaller sample it would warn on stderr
+        index.train(np.concatenate([vectors[ids % step == 0] for ids, vectors in self._chunks(0)]))
         for ids, vectors in self._chunks(0):
             seen = ids <= self._last
             index.add_with_ids(vectors[seen], ids[seen])
@@ -209,19 +212,6 @@ class Nearest:
             path = os.path.join(self._folder, old)
             if old.startswith(("index-", UNFINISHED)) and time.time() - os.path.getmtime(path) > _KEEP_SECONDS:
                 os.unlink(path)
-
-
-def _trained(sample: _Vectors, total: int) -> Any:
-    """An empty index of FAISS for so many vectors, its cells laid out by a sample (n, d) of them."""
-    import faiss
-
-    index: Any = faiss.index_factory(sample.shape[1], f"IVF{_cells(total)},{_CODES}", faiss.METRIC_INNER_PRODUCT)
-    index.cp.niter = _ROUNDS
-    index.cp.seed = 1
-    index.cp.min_points_per_centroid = 1  # of a smaller sample it would warn on stderr
-    index.train(sample)
-    index.nprobe = _PROBES
-    return index
 
 
 def _cells(total: int) -> int:

@@ -107,8 +107,7 @@ def similar_to(line: Line, reason: Reason, store: Store) -> tuple[Similar, ...]:
 
 
 def _matches(survey: Survey, store: Store) -> Iterator[tuple[Line, Incident, Support]]:
-    """Kept lines with the confirmed incident of the same signature, or else of the same words in the same order, and
-    which of the two it is."""
+    """Kept lines with the confirmed incident of the same signature, or else of the same words in the same order."""
     confirmed = store.confirmed(_MOST_CONFIRMED)
     all_of_them = len(confirmed) < _MOST_CONFIRMED
     lines = _lines_by_signature(survey, _longest_words(confirmed) if all_of_them else frozenset())
@@ -140,8 +139,7 @@ def _longest_words(confirmed: Sequence[Incident]) -> frozenset[str]:
 
 
 def _lines_by_signature(survey: Survey, words: frozenset[str]) -> Mapping[str, list[Line]]:
-    """The kept lines by signature: those with enough letters and, if `words` is not empty, one of the words. Signatures
-    of the job's steps are left out."""
+    """The kept lines by signature, without steps: those with enough letters and, if there are any, one of `words`."""
     steps = {step.place for step in survey.progress}
     found: dict[str, list[Line]] = {}
     ordinary = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from logdiag.errors import MemoryStoreError
@@ -32,25 +32,31 @@ def incident_of(diagnosis: Diagnosis, job: Mapping[str, str] | None = None) -> I
     known = diagnosis.reason is not Reason.NONE
     node = root.node if root else line.node if line else None
     lines = [item for item in diagnosis.digest.lines if line is None or item.source == line.source]
-    before = [item for item in lines if line and line.number - _CONTENT <= item.number < line.number]
+    around: list[Line] = []
+    content = lines[-_CONTENT:]
+    if line:
+        content = [item for item in lines if line.number - _CONTENT <= item.number < line.number] + [line]
+        around = [item for item in lines if 0 < line.number - item.number <= _NEAR][-_AROUND:]
+        around += [item for item in lines if 0 < item.number - line.number <= _NEAR][:_AROUND]
+    numbered = "\n".join(f"{item.number} {item.text}" for item in content)
     return Incident(
         id="",
         signature=masked(line or diagnosis.summary),
         reason=diagnosis.reason if known else Reason.OTHERS,
         action=diagnosis.recovery.action if known else Action.FIX_AND_RESUBMIT,
-        window=_masked_around(line, lines) if line else (),
+        window=tuple(filter(None, map(masked, around))),
         cause=_cause_in_general(diagnosis),
         job=dict(job or {}),
         node=node or "",
         provenance=os.path.basename(line.source if line else diagnosis.source),
         frames=frames_before(lines, line) if line else (),
-        content=_content([*before, line] if line else lines[-_CONTENT:]),
+        # It does not depend on the log's name.
+        content=hashlib.sha256(numbered.encode(errors="replace")).hexdigest()[:16] if numbered else "",
     )
 
 
 def remembered(diagnosis: Diagnosis, memory: StoreOrPlace, job: Mapping[str, str] | None) -> Diagnosis:
-    """Stores the failure, if there is one, and returns the diagnosis with the incident's id, or with a note that says
-    why it was not stored."""
+    """Stores a failure; returns the diagnosis with the incident's id, or with a note on why it was not stored."""
     if diagnosis.failed is False:
         return diagnosis
     try:
@@ -61,12 +67,6 @@ def remembered(diagnosis: Diagnosis, memory: StoreOrPlace, job: Mapping[str, str
         return replace(diagnosis, notes=(*diagnosis.notes, f"not remembered: {error}"))
     notes = (f"known as {stored.id}, seen again: {stored.times_seen} times in all",) if was_known else ()
     return replace(diagnosis, incident=stored.id, notes=(*diagnosis.notes, *notes))
-
-
-def _masked_around(line: Line, lines: Sequence[Line]) -> tuple[str, ...]:
-    before = [item for item in lines if 0 < line.number - item.number <= _NEAR][-_AROUND:]
-    after = [item for item in lines if 0 < item.number - line.number <= _NEAR][:_AROUND]
-    return tuple(filter(None, map(masked, (*before, *after))))
 
 
 def _cause_in_general(diagnosis: Diagnosis) -> str:
@@ -85,9 +85,3 @@ def _root_line(diagnosis: Diagnosis) -> Line | None:
     kept = (line for line in diagnosis.digest.lines if (line.in_file, line.text) == (cited.in_file, cited.text))
     root_line = next(kept, None) or parse_line(cited.text, cited.source, cited.line)
     return root_line if masked(root_line) else None
-
-
-def _content(lines: Sequence[Line]) -> str:
-    """A hash of lines with their numbers, which does not depend on the log's name; empty without lines."""
-    text = "\n".join(f"{line.number} {line.text}" for line in lines)
-    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16] if text else ""

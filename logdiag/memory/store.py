@@ -82,8 +82,7 @@ class Store:
         return added
 
     def remember(self, incident: Incident) -> tuple[Incident, bool]:
-        """Adds an incident, or counts it once more if the store has it (same line and job, or same piece of a log).
-        Returns it as stored, and whether the store had it."""
+        """Adds an incident, or counts once more what the store has; returns it as stored, and whether it was there."""
         new = replace(self._checked(incident), id=_new_id())
         with self._database.transaction(write=True):
             for old in self._database.find(fingerprint=new.fingerprint, limit=_MOST_OCCURRENCES):
@@ -117,8 +116,7 @@ class Store:
         return incidents[:limit]
 
     def known(self, fingerprints: Iterable[str]) -> Mapping[str, Sequence[Incident]]:
-        """The incidents that people confirmed in this store, by those of the fingerprints that have any, the latest
-        first."""
+        """The incidents that people confirmed in this store, by fingerprint, the latest first."""
         by_fingerprint: dict[str, tuple[Incident, ...]] = {}
         for incident in self._find(fingerprint=tuple(set(fingerprints)), confirmed=True, limit=_MOST_CONFIRMED):
             by_fingerprint[incident.fingerprint] = (*by_fingerprint.get(incident.fingerprint, ()), incident)
@@ -168,10 +166,10 @@ class Store:
         _refuse_shipped(identity)
         fields = {"reason": reason, "action": action, "remedy": remedy, "cause": cause, "outcome": outcome}
         corrections: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
-        self.get(identity)
-        with self._database.transaction(write=True):
-            for old in self._database.find(id=identity):
-                return self._database.put(_as_kept(_corrected(old, by.strip(), corrections)))
+        if self._is_there():
+            with self._database.transaction(write=True):
+                for old in self._database.find(id=identity):
+                    return self._database.put(_as_kept(_corrected(old, by.strip(), corrections)))
         raise self._unknown(identity)
 
     def forget(self, identity: str) -> None:

@@ -51,8 +51,7 @@ class SavedCheckpoint:
 
 
 def checkpoints_in(folder: str) -> list[SavedCheckpoint]:
-    """The checkpoints in a folder, the furthest last: by the step in their names, then by time. Raises LogdiagError for
-    what is no folder."""
+    """The checkpoints in a folder by the step in their names, then by time; the furthest last. Raises LogdiagError."""
     if not os.path.isdir(folder):
         raise LogdiagError(f"--checkpoint-dir {folder}: no such folder; make it, or name the one the job saves into")
     checkpoints = []

@@ -168,7 +168,7 @@ def marked(mark: str) -> list[int]:
     return processes
 
 
-def end_all(mark: str, child: Child | None = None, grace: float = _GRACE) -> int:
+def end_all(mark: str, child: Child | None = None) -> int:
     """Ends what an attempt left running, with SIGTERM and then SIGKILL. Returns how many processes there were. One that
     cannot be killed, as it waits for a device, is left."""
     left = len(marked(mark))
@@ -179,7 +179,7 @@ def end_all(mark: str, child: Child | None = None, grace: float = _GRACE) -> int
             for process in marked(mark):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, sent)
-        until = time.monotonic() + grace
+        until = time.monotonic() + _GRACE
         while time.monotonic() < until and (marked(mark) or (child is not None and child.status is None)):
             if child is not None:
                 child.read(0.05)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from logdiag.errors import LogdiagError
 from logdiag.recovery.child import MARK
-from logdiag.recovery.ledger import Course
+from logdiag.recovery.ledger import Course, same_node
 
 # {checkpoint}   {attempt}   {exclude}   {nodes}   {nodes:4}   {count}
 _PLACEHOLDER = re.compile(r"\{(checkpoint|attempt|exclude|nodes|count)(?::(\d+))?\}")
@@ -112,13 +112,3 @@ def with_addresses(nodes: tuple[str, ...], option: str) -> tuple[str, ...]:
         except (OSError, UnicodeError) as error:
             raise LogdiagError(f"{option}: {node}: no such host; correct the name or take it out") from error
     return nodes
-
-
-def same_node(node: str, nodes: Sequence[str]) -> str:
-    """Returns the name by which `nodes` has a node, with or without its domain; empty where it is none of them."""
-    return next((name for name in nodes if _short(name) == _short(node)), "") if node else ""
-
-
-def _short(name: str) -> str:
-    """A node's name without its domain; an address as it is."""
-    return name if re.fullmatch(r"[\d.:]+", name) else name.split(".")[0].lower()

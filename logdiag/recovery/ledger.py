@@ -1,24 +1,28 @@
 """The history of a watched job as JSON lines, so that a logdiag that was killed can go on. Each event is on the disk
-before it is acted on. A `Course` is the state of the job after all events."""
+before it is acted on. A `Course` is the state of the job after all events. A job that a scheduler starts again has one
+too (`choice_for`)."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from logdiag.errors import LogdiagError
-from logdiag.model import Action, Reason
+from logdiag.model import Action, Diagnosis, Reason
 from logdiag.model.plain import plain
-from logdiag.recovery.policy import Choice, Failure, Policy, decide
+from logdiag.recovery.policy import Choice, Failure, Policy, decide, failure_of
 
 Rollback = tuple[Sequence[tuple[int, int]], Mapping[str, float]]
 
 _NAME = "ledger.jsonl"
+# States of a scheduler's job that somebody ended on purpose, or that the scheduler itself starts again.
+_LEFT_ALONE = ("COMPLETED", "CANCELLED", "PREEMPTED", "RUNNING", "SUSPENDED")
 
 
 @dataclass
@@ -95,8 +99,7 @@ class Ledger:
             self.course.fold(event)
 
     def add(self, event: str, **fields: Any) -> None:
-        """Writes an event to the disk before it returns. On a full disk the event is written together with the next
-        one."""
+        """Writes an event to the disk before it returns; on a full disk, together with the next one."""
         row = {"event": event, "at": round(time.time(), 3), **plain(fields)}
         self._unwritten += json.dumps(row).encode() + b"\n"
         size = os.fstat(self._file).st_size
@@ -134,8 +137,7 @@ class Ledger:
         return choice, failure
 
     def begin(self, command: Sequence[str]) -> bool:
-        """Begins a job; True where it goes on with an unfinished one of the same command. Raises LogdiagError where the
-        unfinished one has another command."""
+        """Begins a job; True where it goes on with an unfinished one. Raises LogdiagError for another command's."""
         if self.course.over:
             self.add("begin", command=list(command))
             return False
@@ -166,3 +168,38 @@ class Ledger:
                 raise LogdiagError(f"{self.path}:{number}: no event of a ledger; move the folder away to start anew")
             events.append(event)
         return events
+
+
+def same_node(node: str, nodes: Sequence[str]) -> str:
+    """The name by which `nodes` has a node, with or without its domain; empty where it is none of them."""
+
+    def short(name: str) -> str:
+        return name if re.fullmatch(r"[\d.:]+", name) else name.split(".")[0].lower()
+
+    return next((name for name in nodes if short(name) == short(node)), "") if node else ""
+
+
+def choice_for(answer: Diagnosis, policy: Policy, folder: str) -> dict[str, str]:
+    """What to do about a run of a job that a scheduler starts again, as facts of the job: `choice`, `choice_why`,
+    `choice_node`, `choice_seconds`; empty for one that did not fail or is to be left alone. `folder` keeps what was
+    decided, so that asking again gives the same. Raises LogdiagError."""
+    job = answer.job
+    if not answer.failed or job.get("state") in _LEFT_ALONE:
+        return {}
+    ledger = Ledger(os.path.join(folder, job["id"]))
+    course, run = ledger.course, job.get("started", "")
+    try:
+        if not course.decided or course.decided["attempt"] != run:
+            ledger.begin([job["id"]])
+            step = answer.times.last_step if answer.times else None
+            failure = failure_of(answer, step, progressed=step is not None and step > course.furthest)
+            # A user can write anything into a log: leave out only nodes of this very job, and not too many.
+            node = same_node(failure.node, job.get("nodes", "").split(","))
+            failure = replace(failure, node=node or failure.node)
+            choice, _ = ledger.decide(policy, failure, "" if node in course.excluded else node, run)
+            if choice.step == "stop":
+                ledger.add("over", how="stopped", why=choice.why)
+    finally:
+        ledger.close()
+    decided = course.decided or {}
+    return {"choice": decided["step"], **{f"choice_{name}": str(decided[name]) for name in ("why", "node", "seconds")}}

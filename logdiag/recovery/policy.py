@@ -163,8 +163,7 @@ class Policy(Strict):
 
 
 def load_policy(path: str | None = None, restarts: int | None = None) -> Policy:
-    """The default policy, with what a file replaces; `restarts` is the budget of the whole job. Raises LogdiagError
-    with all problems: file, line, key and remedy."""
+    """The default policy, with what a file and `restarts` replace. Raises LogdiagError with all problems."""
     document: dict[str, Any] = {}
     for name in (_DEFAULT, path) if path is not None else (_DEFAULT,):
         try:
@@ -180,8 +179,7 @@ def load_policy(path: str | None = None, restarts: int | None = None) -> Policy:
 
 
 def decide(policy: Policy, failure: Failure, history: Sequence[Failure], *, can_exclude: bool) -> Choice:
-    """What to do about a failure. `history` are the earlier failures after which the job was started again, the
-    oldest first; `can_exclude` says that its node can be left out."""
+    """What to do about a failure, after those of `history`; `can_exclude` says that its node can be left out."""
     of_the_reason = [earlier.step for earlier in history if earlier.reason is failure.reason]
     same_step = failure.step is not None and of_the_reason[-1:] == [failure.step]
     row = next(row for row in policy.rows if row.fits(failure, same_step))

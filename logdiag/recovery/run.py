@@ -46,6 +46,10 @@ class Setup:
     say: Callable[[str], None]
     show: Callable[[Diagnosis], None]
 
+    def checkpoints(self) -> list[SavedCheckpoint]:
+        """Those that are there now, the furthest last."""
+        return checkpoints_in(self.checkpoint_dir) if self.checkpoint_dir else []
+
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
@@ -102,7 +106,7 @@ def _take_over(setup: Setup) -> None:
 def _attempt(setup: Setup, signals: _Signals) -> _Ended:
     ledger, course = setup.ledger, setup.ledger.course
     number, mark = course.attempt + 1, uuid.uuid4().hex
-    checkpoints = checkpoints_in(setup.checkpoint_dir) if setup.checkpoint_dir else []
+    checkpoints = setup.checkpoints()
     start = newest(checkpoints, course.distrusted)
     for torn in (item.torn for item in checkpoints if item.torn):
         setup.say(f"not used: {torn}")
@@ -157,8 +161,7 @@ def _look(setup: Setup, watch: Watch, printed: bytes) -> None:
 
 
 def _decide(setup: Setup, ended: _Ended) -> Choice:
-    ledger, course = setup.ledger, setup.ledger.course
-    checkpoints = checkpoints_in(setup.checkpoint_dir) if setup.checkpoint_dir else []
+    ledger, course, checkpoints = setup.ledger, setup.ledger.course, setup.checkpoints()
     failure = _failure(setup, ended, checkpoints)
     node = setup.launcher.can_exclude(failure.node, course.excluded) if failure.node else ""
     saved = max((item.step for item in checkpoints if item.step is not None and not item.torn), default=-1)
@@ -186,13 +189,13 @@ def _failure(setup: Setup, ended: _Ended, checkpoints: Sequence[SavedCheckpoint]
     if saved := newest(checkpoints, course.distrusted):
         # Steps may be counted anew in each epoch, or not be printed at all.
         progressed = progressed or (saved != ended.start if saved.step is None else saved.step > course.saved)
-    kind = ended.alarm.kind if ended.alarm else ""
     in_log = failure_of(answer, step, progressed=progressed) if answer else None
-    if kind == "spike":
-        return Failure("spike", Reason.OTHERS, Action.ROLLBACK_AND_SKIP, True, step=step, progressed=progressed)
-    if kind == "hang" and not (in_log and in_log.known):
-        return Failure("hang", Reason.OTHERS, Action.RESTART, True, step=step, progressed=progressed)
-    return in_log or Failure("log", Reason.OTHERS, Action.NONE, False, step=step, progressed=progressed)
+    unnamed = partial(Failure, reason=Reason.OTHERS, step=step, progressed=progressed)
+    if ended.alarm and ended.alarm.kind == "spike":
+        return unnamed("spike", advice=Action.ROLLBACK_AND_SKIP, known=True)
+    if ended.alarm and ended.alarm.kind == "hang" and not (in_log and in_log.known):
+        return unnamed("hang", advice=Action.RESTART, known=True)
+    return in_log or unnamed("log", advice=Action.NONE, known=False)
 
 
 def _rollback(policy: Policy, ended: _Ended, checkpoints: Sequence[SavedCheckpoint], choice: Choice) -> Rollback:

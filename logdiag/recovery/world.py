@@ -132,8 +132,7 @@ class _Ring:
 
 
 def _steady(times: Sequence[float]) -> float:
-    """Returns the time at the first quarter of the sorted times: a busy machine makes many of them longer, a slow link
-    all."""
+    """The time at the first quarter: a busy machine makes many of them longer, a slow link all."""
     return sorted(times)[len(times) // 4]
 
 
@@ -170,8 +169,7 @@ def _over_ring(options: argparse.Namespace, doing: _Doing) -> dict[str, Any] | N
 
 
 def shares(best: Sequence[tuple[int, ...]], per_node: int) -> tuple[str, list[int]]:
-    """Returns the best kind that all members can do, from the kind and the GPUs of each, and how many processes each
-    starts: `per_node`, or for 0 one a GPU."""
+    """The best kind that all members can do, and how many processes each starts: `per_node`, or for 0 one a GPU."""
     kind = _KINDS[min(number for number, _ in best)]
     if kind == "tcp":
         return kind, [1] * len(best)

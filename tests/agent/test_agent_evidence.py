@@ -11,10 +11,9 @@ import pytest
 
 from logdiag import Diagnosis, diagnose
 from logdiag.agent.consult import prompt_for
-from logdiag.agent.evidence import Bundle, evidence_of, tokens_of
+from logdiag.agent.evidence import Bundle, evidence_of, prompt_of, tokens_of
 from logdiag.agent.opinion import AgentSettings
 from logdiag.agent.outbound import Channel, neutral
-from logdiag.agent.prompts import prompt_of
 from logdiag.agent.redaction import Redactor
 from logdiag.agent.view import LogView
 from logdiag.memory.store import open_store
@@ -187,7 +186,7 @@ def test_names_are_hidden_and_come_back() -> None:
     rows = channel.rows(parsed(["[node-17] connection to node-17 lost", "mail to ada@example.org"]))
     assert "node-17" not in rows
     assert "ada@" not in rows
-    assert channel.back(rows.split("\n")[0]) == "s1:1 | [node-17] connection to node-17 lost"
+    assert channel.redactor.restore(rows.split("\n")[0]) == "s1:1 | [node-17] connection to node-17 lost"
 
 
 def test_the_prompt_fences_everything_that_comes_from_the_job(demo: Diagnosis, book: RuleBook) -> None:

@@ -196,7 +196,7 @@ FORMS = [
 def test_each_form_hides_a_name_in_each_of_its_lines(form: Form, line: str) -> None:
     """The pattern itself finds it there, and it does not leave."""
     groups = [found for match in form.pattern.finditer(line) for found in match.groupdict().items()]
-    names = [value for group, value in groups if value and group.removesuffix("2") == form.hides]
+    names = [value for _, value in groups if value]
     assert names
     assert not [name for name in names if name in Redactor().hide(line)]
 

@@ -14,10 +14,9 @@ import pytest
 from numpy.typing import NDArray
 
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.embedding import load_embedder, token_sum
+from logdiag.memory.embedding import CARD, STATIC, load_embedder, token_sum, tokens
 from logdiag.memory.incident import masked
 from logdiag.memory.store import open_store
-from logdiag.memory.tokenizer import CARD, STATIC, tokens
 from tests.memory_helpers import incident
 
 LINES = (

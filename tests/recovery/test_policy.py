@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logdiag import Action, LogdiagError, Reason
+from logdiag.recovery.ledger import choice_for
 from logdiag.recovery.policy import Failure, Policy, decide, load_policy
-from logdiag.recovery.scheduled import choice_for
 from logdiag.rules import RuleBook
 from tests.helpers import ROOT, diagnosed
 from tests.helpers import steps as step_lines

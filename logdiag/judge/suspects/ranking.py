@@ -161,7 +161,7 @@ def _meaning(numbers: Sequence[int], weights: Weights) -> list[float]:
 
 def _tokens() -> dict[str, int]:
     """The tokens' numbers."""
-    from logdiag.memory.tokenizer import shipped_tokens
+    from logdiag.memory.embedding import shipped_tokens
 
     try:
         return shipped_tokens()
@@ -171,7 +171,7 @@ def _tokens() -> dict[str, int]:
 
 def token_numbers(body: str) -> list[int]:
     """The numbers of the tokens whose meaning counts."""
-    from logdiag.memory.tokenizer import words
+    from logdiag.memory.embedding import words
 
     return [number for word in words(body[:_MEANT]) for number in _word_numbers(word)]
 
@@ -179,7 +179,7 @@ def token_numbers(body: str) -> list[int]:
 @lru_cache(maxsize=20_000)
 def _word_numbers(word: str) -> tuple[int, ...]:
     """Lines share most of their words."""
-    from logdiag.memory.tokenizer import pieces
+    from logdiag.memory.embedding import pieces
 
     return tuple(pieces(word, _tokens()))
 
