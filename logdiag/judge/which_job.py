@@ -14,8 +14,7 @@ from logdiag.judge.progress.times import last_step
 from logdiag.judge.suspects.ranked import Ranking
 from logdiag.model import Change, Digest
 from logdiag.rules import RuleBook
-from logdiag.scan.jobs import jobs_in
-from logdiag.scan.runs import Run, only_run, runs_in
+from logdiag.scan.runs import Run, jobs_in, only_run, runs_in
 from logdiag.scan.steps import step_number
 from logdiag.scan.survey import Survey
 

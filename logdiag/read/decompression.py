@@ -33,7 +33,7 @@ def decompressing(raw: Any) -> Any:
     """An open file without its layers of compression. Raises OSError where there are too many."""
     reader = raw
     for _ in range(_MOST_LAYERS):
-        head = _head(reader)
+        head = _head(reader, _SHORTEST_HEAD, CHUNK_BYTES)
         reader = _Rewound(head, reader)
         library = next((name for begins, name in _LIBRARIES.items() if head.startswith(begins)), None)
         if library is None:
@@ -54,9 +54,7 @@ def archive_kind_of_file(open_file: Callable[[], BinaryIO]) -> str | None:
     with open_file() as raw:
         try:
             reader = decompressing(raw)
-            head = reader.read(_HEAD_OF_AN_ARCHIVE)
-            while 0 < len(head) < _HEAD_OF_AN_ARCHIVE and (more := reader.read(_HEAD_OF_AN_ARCHIVE - len(head))):
-                head += more
+            head = _head(reader, _HEAD_OF_AN_ARCHIVE, _HEAD_OF_AN_ARCHIVE)
         except broken_stream_errors():
             return None
         return kind_of_archive(head)
@@ -81,9 +79,10 @@ def broken_stream_errors() -> tuple[type[BaseException], ...]:
     return tuple(errors)
 
 
-def _head(reader: Any) -> bytes:
-    head: bytes = _read_some(reader, CHUNK_BYTES)
-    while 0 < len(head) < _SHORTEST_HEAD and (more := _read_some(reader, CHUNK_BYTES)):
+def _head(reader: Any, least: int, size: int) -> bytes:
+    """The first bytes of a file, read by `size` at once until there are enough."""
+    head: bytes = _read_some(reader, size)
+    while 0 < len(head) < least and (more := _read_some(reader, size)):
         head += more
     return head
 

@@ -17,7 +17,7 @@ from logdiag.patterns import pattern_of
 from logdiag.read.forms import Forms, Keys, shipped_forms
 from logdiag.read.line_wrapping import joined, width_of
 from logdiag.read.record_keys import FEWEST_RECORDS, learnt
-from logdiag.read.records import Record, from_micros, head_of, is_of_logger, object_in, text_of, with_message
+from logdiag.read.records import Record, from_micros, head_of, is_of_logger, text_of, with_message
 
 # So large a share of the first lines must be records, or records of a logger, which have a time or a level.
 _MOST_SAMPLED, _MOSTLY, _OFTEN = 200, 0.6, 0.25
@@ -120,8 +120,13 @@ def _object_in(line: bytes) -> tuple[bytes, Record] | None:
     start = line.find(b"{", 0, _LONGEST_LABEL)
     if start < 0 or (start and not line.rstrip().endswith(b"}")):
         return None
-    value = object_in(line[start:])
-    return None if value is None else (line[:start] if line[:start].strip() else b"", value)
+    import json
+
+    try:
+        value = json.loads(line[start:])
+    except (ValueError, RecursionError):
+        return None
+    return (line[:start] if line[:start].strip() else b"", value) if isinstance(value, dict) else None
 
 
 def _as_record(labelled: tuple[bytes, Record] | None, keys: Keys) -> tuple[bytes, Record] | None:

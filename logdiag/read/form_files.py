@@ -121,29 +121,26 @@ def _take_forms(tables: _Tables, file: RuleFile, document: dict[str, Any]) -> No
 
 def _form(identity: str, entry: _Form, pieces: dict[str, str], file: RuleFile) -> Form:
     """The form that an entry of a file describes. Raises RuleError for what is wrong with its pattern."""
-    unknown = [name for name in _PIECE.findall(entry.pattern) if name not in pieces]
-    if unknown:
-        known = ", ".join(pieces)
-        raise _error_at(
-            file, entry.pattern, f"{identity}: {{{unknown[0]}}} is no piece; use one of {known}, or write it out"
-        )
+
+    def error(problem: str) -> RuleError:
+        return _error_at(file, entry.pattern, f"{identity}: {problem}")
+
+    if unknown := [name for name in _PIECE.findall(entry.pattern) if name not in pieces]:
+        raise error(f"{{{unknown[0]}}} is no piece; use one of {', '.join(pieces)}, or write it out")
     pattern = _PIECE.sub(lambda match: pieces[match[1]], entry.pattern)
     texts_before = [entry.after] if isinstance(entry.after, str) else entry.after
     before = "|".join(f"(?<={text})" for text in texts_before)
     before = f"(?:{before})" if len(texts_before) > 1 else before
     for pattern_text in (before + pattern, entry.begins):
         if problem := limits.wrong_with(pattern_text):
-            raise _error_at(file, entry.pattern, f"{identity}: {pattern_text}: {problem}")
+            raise error(f"{pattern_text}: {problem}")
     import regex
 
     compiled = regex.compile(pattern)
     if unknown := sorted(set(compiled.groupindex) - FIELDS):
-        fields = ", ".join(sorted(FIELDS))
-        raise _error_at(file, entry.pattern, f"{identity}: the group {unknown[0]} is no field; use one of {fields}")
+        raise error(f"the group {unknown[0]} is no field; use one of {', '.join(sorted(FIELDS))}")
     if not set(compiled.groupindex).isdisjoint(_DATES) and "clock" not in compiled.groupindex:
-        raise _error_at(
-            file, entry.pattern, f"{identity}: a date needs the group clock; add it, or leave the date unnamed"
-        )
+        raise error("a date needs the group clock; add it, or leave the date unnamed")
     return Form(
         id=identity,
         title=entry.title,

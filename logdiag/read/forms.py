@@ -108,20 +108,11 @@ class Keys:
         return frozenset(self.nested)
 
     @cached_property
-    def json_level(self) -> re.Pattern[str]:
-        """`"level": "WARNING"`"""
-        return re.compile(rf'"[@_]?(?:{self.one_of("levels")})": ?"([A-Za-z]{{1,11}})"')
-
-    @cached_property
-    def json_rank(self) -> re.Pattern[str]:
-        """`"rank": 3`"""
-        return re.compile(rf'"[@_]?(?:{self.one_of("ranks")})": ?(\d{{1,6}})\b')
-
-    @cached_property
-    def json_time(self) -> re.Pattern[str]:
-        """`"time": "2026-11-04 10:00:00"`"""
-        day, clock = r"(?P<date>\d{4}-\d\d-\d\d)", r"(?P<clock>\d\d:\d\d:\d\d)"
-        return re.compile(rf'"[@_]?(?:{self.one_of("times")})": ?"{day}[T ]{clock}')
+    def in_json(self) -> Mapping[str, re.Pattern[str]]:
+        """By field `"level": "WARNING"`, `"rank": 3` and `"time": "2026-11-04 10:00:00"`."""
+        time = r'"(?P<date>\d{4}-\d\d-\d\d)[T ](?P<clock>\d\d:\d\d:\d\d)'
+        values = {"levels": '"([A-Za-z]{1,11})"', "ranks": r"(\d{1,6})\b", "times": time}
+        return {name: re.compile(rf'"[@_]?(?:{self.one_of(name)})": ?{value}') for name, value in values.items()}
 
     @cached_property
     def pair_level(self) -> re.Pattern[str]:

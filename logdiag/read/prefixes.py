@@ -56,7 +56,7 @@ _EPOCH = datetime.date(1970, 1, 1).toordinal()
 _DAYS = frozenset({"date", "us_date", "month", "month_day"})
 # A clock's text begins with the first of these that the line has.
 _PARTS_OF_TIME = ("date", "us_date", "month", "month_day", "clock", "year", "day", "fraction")
-# The order of the parameters of `_seconds_to_day`.
+# In the order in which `_seconds_to_day` takes them.
 _PARTS_OF_DAY = ("date", "us_date", "month_day", "year", "month", "day")
 # For so many lines, of at most this length, the spans of what they say are remembered.
 _MOST_REMEMBERED, _LONGEST_REMEMBERED = 16_384, 500
@@ -200,11 +200,11 @@ def _spans_of(text: str, prefix: CommonPrefix | None, forms: Forms) -> _Spans:
 def _take_record(spans: _Spans, text: str, start: int, forms: Forms) -> None:
     """Adds what a record in JSON says that begins at `start`."""
     keys = forms.keys
-    if spans.level is None and (level := keys.json_level.search(text, start)):
+    if spans.level is None and (level := keys.in_json["levels"].search(text, start)):
         spans.level = forms.levels.get(level[1].upper())
-    if not spans.is_time and (time := keys.json_time.search(text, start)):
+    if not spans.is_time and (time := keys.in_json["times"].search(text, start)):
         spans.take_time(time)
-    if spans.rank is None and (rank := keys.json_rank.search(text, start)):
+    if spans.rank is None and (rank := keys.in_json["ranks"].search(text, start)):
         spans.rank = rank.span(1)
 
 
@@ -300,15 +300,9 @@ def _seconds(parts: Mapping[str, str | None]) -> float | None:
 
 
 @lru_cache(maxsize=256)
-def _seconds_to_day(
-    date: str | None,
-    us_date: str | None,
-    month_day: str | None,
-    printed_year: str | None,
-    month_name: str | None,
-    day_of_month: str | None,
-) -> int | None:
+def _seconds_to_day(*parts: str | None) -> int | None:
     """Seconds from the epoch to a day's start; None without a day, and before 1970. Raises ValueError for no day."""
+    date, us_date, month_day, printed_year, month_name, day_of_month = parts
     if date:
         year, month, day = (int(part) for part in date.replace("/", "-").split("-"))
     elif us_date:

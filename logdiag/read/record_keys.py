@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from logdiag.patterns import pattern_of
 from logdiag.read.forms import Forms, Keys, folded
-from logdiag.read.records import LEVELNO, UNITS, Record, level_of, opened_up, plan_of
+from logdiag.read.records import LEVELNO, Record, level_of, micros_in, opened_up, plan_of
 
 FEWEST_RECORDS = 4
 """Of fewer records nothing is learnt."""
@@ -105,11 +105,8 @@ def _is_of_logger(record: Record, keys: Keys, levels: Mapping[str, str]) -> bool
 def _is_time(value: object) -> bool:
     if isinstance(value, str) and not value.isdecimal():
         return _TIME.fullmatch(value[:60]) is not None
-    number = int(value) if isinstance(value, str) and len(value) < 20 else value
-    if not isinstance(number, (int, float)) or not 1e9 <= number < 1e19:
-        return False
-    unit = UNITS.get(len(str(int(number))), 0)
-    return _EARLIEST <= number * unit / 1e6 <= _LATEST
+    micros = micros_in(value)
+    return micros is not None and _EARLIEST <= micros / 1e6 <= _LATEST
 
 
 def _time_key(columns: _Columns, records: Sequence[Record], keys: Keys) -> tuple[str, ...]:

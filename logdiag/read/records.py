@@ -49,19 +49,8 @@ _NUMBERED = {number: level for level, numbers in _COUNTED.items() for number in 
 _SHIFT = pattern_of(r"(?<=[A-Z])[+-]\d$")
 LEVELNO = {10: "DEBUG", 20: "INFO", 30: "WARNING", 40: "ERROR", 50: "CRITICAL"}
 """Python's numbers of levels."""
-UNITS = {10: 1e6, 13: 1e3, 16: 1, 19: 1e-3}
-"""How many microseconds a time's unit has, by the digits of today's times: seconds, milli-, micro- and nanoseconds."""
-
-
-def object_in(line: bytes) -> Record | None:
-    """The JSON object that a line is; None where it is none."""
-    import json
-
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+# How many microseconds a time's unit has, by the digits of today's times: seconds, milli-, micro- and nanoseconds.
+_UNITS = {10: 1e6, 13: 1e3, 16: 1, 19: 1e-3}
 
 
 def with_message(record: Record, keys: Keys) -> Record | None:
@@ -229,12 +218,7 @@ def head_of(record: Record, forms: Forms) -> str:
     host_label = f"{host}:" if _DIGIT.search(host) else f"[host={host}]:" if host and host != "localhost" else ""
     names = ((key, value) for key in plan.speakers if isinstance(value := record[key], str))
     speaker = next((f"[{key}={name}]:" for key, name in names if _NUMBERED_NAME.fullmatch(name[:_LONGEST_NAME])), "")
-    parts = (
-        host_label,
-        stamp,
-        f"{level}:" if level else "",
-        f"[rank{rank[1]}]:" if rank else speaker,
-    )
+    parts = (host_label, stamp, f"{level}:" if level else "", f"[rank{rank[1]}]:" if rank else speaker)
     return " ".join(filter(None, parts))
 
 
@@ -279,16 +263,23 @@ def from_micros(micros: int) -> str:
     return f"{moment.isoformat(timespec='microseconds')}Z"
 
 
+def micros_in(value: object) -> float | None:
+    """The microseconds since the epoch that a number of seconds, or of parts of them, stands for; None for others."""
+    number = int(value) if isinstance(value, str) and len(value) < 20 and value.isdecimal() else value
+    if not isinstance(number, (int, float)) or not 1e9 <= number < 1e19:
+        return None
+    unit = _UNITS.get(len(str(int(number))))
+    return None if unit is None else number * unit
+
+
 def _time_of(record: Record, keys: tuple[str, ...]) -> str:
     """The first time of these keys, as it is written or from a number of seconds or parts of them; empty for none."""
     for key in keys:
         value = record[key]
         if isinstance(value, str) and value and not value.isdecimal():
             return value
-        number = int(value) if isinstance(value, str) and 0 < len(value) < 20 else value
-        if isinstance(number, (int, float)) and 1e9 <= number < 1e19:
-            unit = UNITS.get(len(str(int(number))))
-            return from_micros(int(number * unit)) if unit else ""
+        if (micros := micros_in(value)) is not None:
+            return from_micros(int(micros))
     return ""
 
 

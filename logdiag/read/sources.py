@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, BinaryIO, Protocol, TextIO, TypeAlias, cast
+from itertools import chain
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias, cast
 
 from logdiag.errors import SourceError
 from logdiag.read.decompression import archive_kind_of_file
@@ -16,15 +17,10 @@ from logdiag.read.forms import Forms
 from logdiag.read.names import in_order, is_log, node_in, places_by_folder, rank_in, ranks_of_siblings
 from logdiag.read.streams import Limits, Stream
 
+if TYPE_CHECKING:
+    from _typeshed import SupportsRead
 
-class Readable(Protocol):
-    """An open file, as far as it is read here."""
-
-    def read(self, size: int = ..., /) -> bytes:
-        """At most so many bytes; none at the end."""
-
-
-Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | Readable | TextIO | Known"
+Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | SupportsRead[bytes] | TextIO | Known"
 """A path (a file, an archive or a job's folder), `-` for standard input, an open binary file, or the log as bytes."""
 
 
@@ -61,7 +57,7 @@ def open_sources(sources: tuple[object, ...], limits: Limits | None = None, form
     limits = limits or Limits()
     problems: list[str] = []
     by_path: dict[object, Stream] = {}
-    for stream in (stream for source in sources for stream in _streams_of(source, limits, problems)):
+    for stream in chain.from_iterable(_streams_of(source, limits, problems) for source in sources):
         # A file that two sources name, or a link to it, is one log.
         by_path.setdefault(os.path.realpath(stream.path) if stream.path else len(by_path), stream)
     streams = list(by_path.values())

@@ -173,11 +173,10 @@ class Stream:
 
 def _size_of(raw: Any) -> int | None:
     """The size of an open regular file in bytes; None for anything else."""
-    if not hasattr(raw, "fileno") or not hasattr(raw, "tell"):
-        return None
     try:
         status = os.fstat(raw.fileno())
-    except (OSError, ValueError):
+        raw.tell()
+    except (AttributeError, OSError, ValueError):
         return None
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
@@ -205,13 +204,11 @@ def _poll_of(raw: Any) -> Callable[[float], Any] | None:
     """How to wait for a pipe, a terminal or a socket, in milliseconds; None for what is always ready."""
     if hasattr(raw, "poll"):
         return cast("Callable[[float], Any]", raw.poll)
-    if not hasattr(select, "poll") or not hasattr(raw, "fileno"):
-        return None
     try:
         descriptor = raw.fileno()
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-    except (OSError, ValueError):
+    except (AttributeError, OSError, ValueError):
+        return None
+    if not hasattr(select, "poll") or _size_of(raw) is not None:
         return None
     waiting = select.poll()
     waiting.register(descriptor, select.POLLIN)
@@ -238,21 +235,16 @@ def _text_of(name: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
     except Exception:  # whatever broke the stream off, what came before it is read
         yield _checked(name, held)
         raise
-    if is_dump(held[:_HEAD_BYTES]):
-        yield from lines_of_dump(_whole(name, held, chunks), name)
+    if not is_dump(held[:_HEAD_BYTES]):
+        yield _checked(name, held)
+        yield from chunks
         return
-    yield _checked(name, held)
-    yield from chunks
-
-
-def _whole(name: str, head: bytes, chunks: Iterator[bytes]) -> bytes:
-    """All of a dump at once. Raises SourceError for one that is too large."""
-    whole = bytearray(head)
+    whole = bytearray(held)
     for chunk in chunks:
         whole += chunk
         if len(whole) > LARGEST_DUMP:
             raise SourceError(f"{name}: a dump of more than {LARGEST_DUMP:,} bytes; record fewer entries, or cut it")
-    return bytes(whole)
+    yield from lines_of_dump(bytes(whole), name)
 
 
 def _checked(name: str, head: bytes) -> bytes:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from logdiag.model import Line
 from logdiag.rules.searching import Match
-from logdiag.scan.looked import Patterns
+from logdiag.scan.lines import Patterns
 
 # So many lines of one rank in one group; so many ranks whose lines have the same facts.
 _MOST_OF_A_RANK, _MOST_SPEAKERS = 64, 1 << 16

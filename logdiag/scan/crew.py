@@ -12,7 +12,7 @@ import pickle
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -25,10 +25,9 @@ from logdiag.read.decompression import CHUNK_BYTES, broken_stream_errors
 from logdiag.read.envelopes import recognise
 from logdiag.read.streams import Stream
 from logdiag.rules import RuleBook
+from logdiag.scan.hits import RuleHits
 from logdiag.scan.kinds_of_log import kind_of_block
-from logdiag.scan.lines import BlockLines
-from logdiag.scan.looked import Looked, looked_through
-from logdiag.scan.shapes import Shapes
+from logdiag.scan.lines import BlockLines, ShapedBlock, shaped
 
 # In bytes: a file that is larger becomes several tasks; the part for one task; the most that one may hold unpacked.
 _LARGE, _PART, _MOST_UNPACKED = 8 * CHUNK_BYTES, 4 * CHUNK_BYTES, 32 << 20
@@ -64,7 +63,7 @@ class _Task:
 class _Done:
     """The result of a task: its blocks, whose lines are numbered from 1, and how many lines and bytes they are of."""
 
-    blocks: Sequence[Looked]
+    blocks: Sequence[ShapedBlock]
     bytes: int
     lines: int = 0
 
@@ -93,12 +92,10 @@ class _Worker:
         """Whether it is ready for tasks. Raises EOFError if it has ended."""
         if not self._setup:
             return True
-        import selectors
+        from multiprocessing.connection import wait
 
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._out, selectors.EVENT_READ)
-            if not selector.select(0):
-                return False
+        if not wait([self._out.fileno()], 0):
+            return False
         if not self._out.read(1):
             raise EOFError
         self._write(self._setup)
@@ -128,33 +125,29 @@ class _Worker:
         self._in.flush()
 
 
-class Crew:
+class Crew(AbstractContextManager["Crew"]):
     """Workers that read the streams of one job. A context that ends them."""
 
     def __init__(self, streams: Sequence[Stream], book: RuleBook, count: int) -> None:
         setup = pickle.dumps(book.parts)
         self._workers = [_Worker(setup) for _ in range(count)]
-        self._tasks = _tasks_of(streams)
-        self._next = next(self._tasks, None)
+        self._left = deque(_tasks_of(streams))
         self._sent: deque[tuple[_Task, _Worker]] = deque()
-        self._reader = _Reader(set(), lambda looked: looked)
-
-    def __enter__(self) -> Crew:
-        return self
+        self._reader = _Reader(set(), lambda shaped_block: shaped_block)
 
     def __exit__(self, *_raised: object) -> None:
         self._end()
 
-    def looked(self, stream: Stream, settled: set[bytes]) -> Iterator[Looked]:
+    def blocks(self, stream: Stream, settled: set[bytes]) -> Iterator[ShapedBlock]:
         """The blocks of a stream with what depends on their bytes. The streams must be asked for in order."""
         self._reader.settled = settled
         taken = yield from self._by_workers(stream)
         if taken is not None:
             # Reading from the start gives the same blocks again: those that were taken already are skipped.
             stream.bytes_read = 0
-            yield from islice(looked_through(stream.blocks(settled)), taken, None)
+            yield from islice(shaped(stream.blocks(settled)), taken, None)
 
-    def _by_workers(self, stream: Stream) -> Generator[Looked, None, int | None]:
+    def _by_workers(self, stream: Stream) -> Generator[ShapedBlock, None, int | None]:
         """The blocks that tasks gave. Returns how many, if this process must read the others itself, else None."""
         taken, number, size, whole = 0, 1, 0, False
         prefix: CommonPrefix | None = None
@@ -165,8 +158,8 @@ class Crew:
                 return taken
             size += done.bytes
             stream.bytes_read = size
-            for looked in done.blocks:
-                block = looked.block
+            for shaped_block in done.blocks:
+                block = shaped_block.block
                 if not taken:
                     prefix = block.prefix
                     if block.wrapped and (envelope := recognise(list(block.wrapped))):
@@ -176,7 +169,7 @@ class Crew:
                 numbers = block.line_numbers and tuple(at + number - 1 for at in block.line_numbers)
                 block = block._replace(stream=stream.index, first_line=first, line_numbers=numbers)
                 sealed = block.sealed._replace(opened=opening)
-                yield looked._replace(block=block._replace(prefix=prefix, sealed=sealed))
+                yield shaped_block._replace(block=block._replace(prefix=prefix, sealed=sealed))
             number, whole = number + done.lines, task.end is None
             if task.is_part and whole and size < (stream.size or 0):
                 stream.note_cut(stream.size or 0, size)
@@ -187,19 +180,18 @@ class Crew:
         try:
             while self._sent and self._sent[0][0].stream < stream.index:
                 self._sent.popleft()[1].take()
-            while self._next and self._next.stream < stream.index:
-                self._next = next(self._tasks, None)
+            while self._left and self._left[0].stream < stream.index:
+                self._left.popleft()
             up = [worker for worker in self._workers if worker.is_up]
-            while self._next and up:
+            while self._left and up:
                 worker = min(up, key=lambda worker: worker.pending)
                 if worker.pending >= _TASKS_AHEAD:
                     break
-                worker.give(self._next)
-                self._sent.append((self._next, worker))
-                self._next = next(self._tasks, None)
+                worker.give(self._left[0])
+                self._sent.append((self._left.popleft(), worker))
         except _GONE:
             self._lose(stream)
-        task = self._sent[0][0] if self._sent else self._next
+        task = self._sent[0][0] if self._sent else self._left[0] if self._left else None
         return task if task and task.stream == stream.index else None
 
     def _result_of(self, task: _Task, stream: Stream) -> _Done | None:
@@ -211,10 +203,10 @@ class Crew:
             except _GONE:
                 self._lose(stream)
         else:
-            self._next = next(self._tasks, None)
+            self._left.popleft()
             done = self._reader.read(task) if task.is_part else None
-        while done is None and self._next and self._next.stream == task.stream:
-            self._next = next(self._tasks, None)
+        while done is None and self._left and self._left[0].stream == task.stream:
+            self._left.popleft()
         return done
 
     def _lose(self, stream: Stream) -> None:
@@ -227,7 +219,7 @@ class Crew:
             worker.end()
         self._workers.clear()
         self._sent.clear()
-        self._next = None
+        self._left.clear()
 
 
 def crew_for(streams: Sequence[Stream], book: RuleBook, count: int) -> Crew | None:
@@ -252,8 +244,9 @@ def serve() -> None:
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     sink.write(b".")
     sink.flush()
-    shapes = Shapes(RuleBook(*pickle.load(source)), ())
-    reader = _Reader(shapes.settled, partial(_scanned, shapes=shapes))
+    book = RuleBook(*pickle.load(source))
+    hits = RuleHits(book)
+    reader = _Reader(hits.settled, partial(_scanned, book=book, hits=hits))
     while True:
         try:
             task: _Task = pickle.load(source)
@@ -267,7 +260,7 @@ class _Reader:
     """Does tasks. What it learnt of the latest large file is used for the other parts of it. Lines of the shapes
     `settled` may be sealed. `finish` is called with each block."""
 
-    def __init__(self, settled: set[bytes], finish: Callable[[Looked], Looked]) -> None:
+    def __init__(self, settled: set[bytes], finish: Callable[[ShapedBlock], ShapedBlock]) -> None:
         self.settled, self._finish = settled, finish
         self._path = ""
         self._written: Written | None = None
@@ -289,10 +282,10 @@ class _Reader:
         if self._written is None:
             return None
         offset, pieces = pieces_between(raw, task.start, task.end, self._written.envelope)
-        through = looked_through(self._written.blocks(0, ((piece, True) for piece in pieces), offset))
-        blocks = list(map(self._finish, through))
-        if self._written.envelope is None and all(looked.block.line_numbers is None for looked in blocks):
-            lines = sum(len(looked.shapes) for looked in blocks)  # counted already
+        own = self._written.blocks(0, ((piece, True) for piece in pieces), offset)
+        blocks = list(map(self._finish, shaped(own)))
+        if self._written.envelope is None and all(done.block.line_numbers is None for done in blocks):
+            lines = sum(len(done.shapes) for done in blocks)  # counted already
         else:
             lines = sum(piece.count(b"\n") for piece in pieces)
         return _Done(blocks, sum(map(len, pieces)), lines)
@@ -300,22 +293,20 @@ class _Reader:
     def _whole(self, task: _Task, raw: BinaryIO) -> _Done | None:
         blocks = []
         stream = Stream(0, task.path, partial(nullcontext, raw))
-        for looked in looked_through(stream.blocks(self.settled)):
-            blocks.append(self._finish(looked))
+        for shaped_block in shaped(stream.blocks(self.settled)):
+            blocks.append(self._finish(shaped_block))
             if stream.bytes_read > _MOST_UNPACKED:
                 return None
         return _Done(blocks, stream.bytes_read) if stream.complete and not stream.notes else None
 
 
-def _scanned(looked: Looked, shapes: Shapes) -> Looked:
+def _scanned(shaped_block: ShapedBlock, book: RuleBook, hits: RuleHits) -> ShapedBlock:
     """A block to be sent to another process, with its hits and kind."""
-    block = looked.block
-    shapes.settle(looked)
-    hits = looked.found(BlockLines(block), shapes.book.matcher, shapes.settled)
-    kind = None if block.offset else kind_of_block(block, shapes.book)
+    lines = BlockLines(shaped_block)
+    hits.settle(lines)
+    kind = None if lines.block.offset else kind_of_block(lines.block, book)
     # If a user's own pattern took too long, the process that writes the note must find the kind itself.
-    kind = None if shapes.book.notes else kind
-    return looked._replace(hits=hits, kind=kind)
+    return shaped_block._replace(hits=hits.by_scan(lines, hits.settled), kind=None if book.notes else kind)
 
 
 def _tasks_of(streams: Iterable[Stream]) -> Iterator[_Task]:

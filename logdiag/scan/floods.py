@@ -4,16 +4,14 @@ of tracebacks in the same words the first and the latest are kept."""
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import itemgetter
-from typing import TypeVar
 
 from logdiag.model import ALL_NINES, Finding
 from logdiag.patterns import pattern_of
-from logdiag.scan.lines import KeptLine
-from logdiag.scan.looked import Patterns
+from logdiag.scan.lines import KeptLine, Latest, Patterns
 
 # From this many hits of the same patterns on, only hits that say something new are confirmed; those that say again what
 # no rule fired on are left out from fewer on.
@@ -34,24 +32,6 @@ _SHORT_NUMBER = pattern_of(rb"[0-9](?<![\w:.,-][0-9])\d{0,2}(?![\w:.,-]*\d)")
 
 Kind = tuple[Patterns, object]
 """What the lines that one finding stands for have in common: the patterns that hit them, and their words or numbers."""
-
-_Kind = TypeVar("_Kind")
-_Kept = TypeVar("_Kept")
-
-
-class Latest(OrderedDict[_Kind, _Kept]):
-    """The latest of each kind, of the kinds that came latest."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__()
-        self._most = most
-
-    def remember(self, kind: _Kind, kept: _Kept) -> None:
-        """Remembers the latest of a kind, in place of the one before it."""
-        self[kind] = kept
-        self.move_to_end(kind)
-        if len(self) > self._most:
-            self.popitem(last=False)
 
 
 class Floods:

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 
-from logdiag.model import ALL_NINES, HEX, CommonPrefix, Digest, Line, LineInFile, LinePlace
+from logdiag.model import CommonPrefix, Digest, Line, LineInFile, LinePlace
 from logdiag.patterns import pattern_of
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import Filter, RuleBook
-from logdiag.scan.lines import BlockLines
-from logdiag.scan.looked import DIGITS, Looked, Patterns
+from logdiag.scan.hits import FREQUENT, RuleHits
+from logdiag.scan.lines import DIGITS, BlockLines
 
 CHECKPOINT_KINDS = frozenset({"checkpoint-begun", "checkpoint-saved", "checkpoint-loaded"})
 """The kinds of lines about a checkpoint."""
@@ -41,10 +41,6 @@ _LOGFMT_TEXT = pattern_of(rb'\b(?:msg|message|event|err|error|cause|reason|detai
 _MOST_SHAPES = 20_000
 # Shapes that differ in more than names and numbers; each is looked at, which takes 100 microseconds, and is kept.
 _MOST_LOOKED_AT = 8000
-# The fields of `Shapes` that depend on the rules alone, and so hold for all logs.
-_OF_RULES = ("possible", "settled", "patterns_of", "steady", "not_scanned", "found")
-# In a log of so many lines, of each shape that comes so often in one block it is asked whether rules can fire on it.
-_FREQUENT, _WORTH_ASKING = 50, 2000
 _LONGEST_SHAPE = 4096
 _LONGEST_SAMPLE = 512
 _FIRST_OF_SHAPE = 3
@@ -81,61 +77,40 @@ class _Shape:
         self.open = not self.progress and self.seen < (_LINES_OF_ONE_RANK if of_one_rank else _FIRST_OF_SHAPE)
 
 
-@dataclass
 class Shapes:
-    """Counts line shapes over all streams. `add` says which lines of a block are worth keeping.
-
-    Frequent shapes are asked about once: only the `possible` patterns may match on their lines, whatever numbers these
-    hold. On lines of `settled` shapes no rule can fire. Those of the shapes in `patterns_of` need no scan: they mark
-    frames of tracebacks and calls of collectives. On lines of `steady` shapes rules may fire, but the patterns `found`
-    on a line are found on all lines that differ from it in digits only. Lines of these three are `not_scanned` for
-    rules. `known` has each shape met; `finer` the same by their text without names and quoted words, which several of
+    """Counts line shapes over all streams. `add` says which lines of a block are worth keeping, `hits` where a rule may
+    fire. `known` has each shape met; `finer` the same by their text without names and quoted words, which several of
     them may share."""
 
-    book: RuleBook
-    filters: tuple[Filter, ...]
-    known: dict[bytes, _Shape] = field(default_factory=dict)
-    finer: dict[bytes, _Shape] = field(default_factory=dict)
-    shapes: list[_Shape] = field(default_factory=list)
-    progress_keys: set[bytes] = field(default_factory=set)
-    checkpoint_keys: set[bytes] = field(default_factory=set)
-    possible: dict[bytes, frozenset[int]] = field(default_factory=dict)
-    settled: set[bytes] = field(default_factory=set)
-    patterns_of: dict[bytes, Patterns] = field(default_factory=dict)
-    steady: set[bytes] = field(default_factory=set)
-    not_scanned: set[bytes] = field(default_factory=set)
-    found: dict[bytes, Patterns] = field(default_factory=dict)
-    total: int = 0
-    unshaped: int = 0
-    bound: frozenset[str] = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, book: RuleBook, filters: tuple[Filter, ...], hits: RuleHits | None = None) -> None:
+        self.book, self.filters, self.hits = book, filters, hits or RuleHits(book)
+        self.known: dict[bytes, _Shape] = {}
+        self.finer: dict[bytes, _Shape] = {}
+        self.shapes: list[_Shape] = []
+        self.progress_keys: set[bytes] = set()
+        self.checkpoint_keys: set[bytes] = set()
+        self.unshaped = 0
         # First lines that any job may print show what the job was and stay; those of one job's own chatter do not.
-        self.bound = frozenset(item.id for item in self.filters if item.job)
+        self._bound = frozenset(item.id for item in filters if item.job)
 
     @property
     def is_full(self) -> bool:
         """Whether no further shapes are added."""
         return len(self.known) >= _MOST_SHAPES or len(self.shapes) >= _MOST_LOOKED_AT
 
-    def latest_unknown(self, looked: Looked, most: int) -> list[int]:
+    def latest_unknown(self, lines: BlockLines, most: int) -> list[int]:
         """The indices of a block's latest lines, at most `most`, in order, whose shapes were not added any more; lines
         of shapes that come often are left out."""
         if not self.is_full:
             return []
-        shapes, counts, known = looked.shapes, looked.counts, self.known
+        shapes, counts, known = lines.shapes, lines.counts, self.known
         backwards = range(len(shapes) - 1, -1, -1)
-        rare = (at for at in backwards if shapes[at] not in known and counts[shapes[at]] < _FREQUENT)
+        rare = (at for at in backwards if shapes[at] not in known and counts[shapes[at]] < FREQUENT)
         return [*islice(rare, most)][::-1]
 
-    def apart(self) -> Shapes:
-        """New shapes with counts of their own, which share with these what the rules can say of a line."""
-        shared = {name: getattr(self, name) for name in _OF_RULES}
-        return Shapes(self.book, self.filters, **shared)
-
-    def add(self, looked: Looked, lines: BlockLines) -> list[int]:
+    def add(self, lines: BlockLines) -> list[int]:
         """The indices of a block's lines that are the first of their shapes, unless a filter of the job drops them."""
-        counts = looked.counts
+        counts = lines.counts
         wanted: set[bytes] = set()
         met = counts.keys() & self.known.keys()
         for key in met:
@@ -144,73 +119,23 @@ class Shapes:
             if shape.open:
                 wanted.add(key)
         if self.is_full:
-            self.unshaped += len(looked.shapes) - sum(map(counts.__getitem__, met))
+            self.unshaped += lines.count - sum(map(counts.__getitem__, met))
         else:
             wanted.update(counts.keys() - met)
-        self.settle(looked)
-        return self._look_at(wanted, looked, lines) if wanted else []
+        self.hits.settle(lines)
+        return self._look_at(wanted, lines) if wanted else []
 
-    def settle(self, looked: Looked) -> None:
-        """Asks once, of each shape that is frequent in a block of a long log, whether a rule can fire on its lines."""
-        self.total += len(looked.shapes)
-        for key in [key for key, count in looked.counts.items() if count >= _FREQUENT and self.total > _WORTH_ASKING]:
-            if key not in self.possible and len(self.possible) < _MOST_SHAPES:
-                patterns = self.book.patterns_on_shape(key)
-                self.possible[key] = frozenset(patterns)
-                fires = self.book.marks_of(patterns).fire
-                if fires and (HEX in key or not self.book.take_all_digits(patterns)):
-                    continue
-                if not patterns:
-                    self.settled.add(key)
-                elif fires:
-                    self.steady.add(key)
-                else:
-                    self.patterns_of[key] = patterns
-                self.not_scanned.add(key)
-
-    def may_match(self, patterns: Patterns, shape: bytes) -> bool:
-        """Whether one of these patterns may match on a line of a shape."""
-        return shape not in self.possible or not self.possible[shape].isdisjoint(patterns)
-
-    def hits_in(self, looked: Looked, lines: BlockLines) -> dict[Patterns, list[int]]:
-        """The indices of the lines of a block on which patterns may match, in order, by all the patterns of a line."""
-        hits: dict[Patterns, list[int]] = {}
-        for at, patterns in looked.found(lines, self.book.matcher, self.not_scanned):
-            hits.setdefault(patterns, []).append(at)
-        met, steady = looked.counts.keys(), list[int]()
-        indices_of = {shape: hits.setdefault(self.patterns_of[shape], []) for shape in met & self.patterns_of.keys()}
-        indices_of |= dict.fromkeys(met & self.steady, steady)
-        for at, shape in enumerate(looked.shapes) if indices_of else ():
-            if shape in indices_of:
-                indices_of[shape].append(at)
-        for at, patterns in zip(steady, self._patterns_on(lines.several(steady)), strict=True):
-            if patterns:
-                hits.setdefault(patterns, []).append(at)
-        return {patterns: sorted(indices) for patterns, indices in hits.items()}
-
-    def _patterns_on(self, texts: Sequence[bytes]) -> list[Patterns]:
-        """The patterns that are found on each of these lines of steady shapes."""
-        alike = [text.translate(ALL_NINES) for text in texts]
-        for nines, text in dict(zip(alike, texts, strict=True)).items():
-            if nines not in self.found:
-                self.found[nines] = next((hit[1] for hit in self.book.matcher.on_lines(text, (0, len(text) + 1))), ())
-        patterns = [self.found[nines] for nines in alike]
-        if len(self.found) >= _MOST_SHAPES:
-            self.not_scanned -= self.steady
-            self.steady.clear()
-        return patterns
-
-    def _look_at(self, wanted: set[bytes], looked: Looked, lines: BlockLines) -> list[int]:
+    def _look_at(self, wanted: set[bytes], lines: BlockLines) -> list[int]:
         """The indices of the lines of the wanted shapes that are to be kept; new shapes are added."""
         kept: list[int] = []
-        for index, key in enumerate(looked.shapes):
+        for index, key in enumerate(lines.shapes):
             if key not in wanted:
                 continue
             shape = self.known.get(key)
             if shape is None:
-                shape = self._new(key, looked.counts[key], lines, index)
+                shape = self._new(key, lines.counts[key], lines, index)
             if shape is not None and shape.open:
-                line = _parsed(lines[index][:_LONGEST_SAMPLE], looked.block.prefix)
+                line = _parsed(lines[index][:_LONGEST_SAMPLE], lines.block.prefix)
                 shape.look_at(line.rank)
                 # Lines of one shape differ in numbers, and those may be what a filter asks for.
                 if not (shape.regular and self._is_regular(line)):
@@ -249,7 +174,7 @@ class Shapes:
 
     def _is_regular(self, line: Line) -> bool:
         """Whether a filter that is bound to this job drops a line."""
-        return bool(self.bound) and not self.bound.isdisjoint(self.book.filters_of(line))
+        return bool(self._bound) and not self._bound.isdisjoint(self.book.filters_of(line))
 
     def counted(self) -> Iterator[tuple[Line, int, LinePlace]]:
         """Of each shape its first line, how often it came, and the place (stream and position) of that line."""

@@ -21,11 +21,9 @@ from logdiag.read.streams import Stream
 from logdiag.rules import RuleBook
 from logdiag.scan.calls import Call, Calls
 from logdiag.scan.floods import Floods, Frames, Kind, above
-from logdiag.scan.heartbeats import alone_at_the_end, end_with
 from logdiag.scan.kinds_of_log import KindOfLog, kind_of_block
-from logdiag.scan.lines import LONGEST_TEXT, BlockLines, KeptLine, KeptLines, Tail
-from logdiag.scan.looked import Looked, Patterns, looked_through
-from logdiag.scan.new_starts import MOST_FIRST_LINES, begun_again
+from logdiag.scan.lines import LONGEST_TEXT, BlockLines, KeptLine, KeptLines, Patterns, ShapedBlock, Tail, shaped
+from logdiag.scan.log_ends import MOST_FIRST_LINES, alone_at_the_end, begun_again, end_with
 from logdiag.scan.runs import Heads
 from logdiag.scan.shapes import Shapes
 
@@ -55,7 +53,7 @@ _LATEST_UNKNOWN = 2000
 _MOST_MARKS_A_BLOCK = 200
 # The latest line of a flood, or one that only the memory knows, is no mark. Enough steps behind it must be kept to tell
 # that the job recovered from it.
-_LAST_STEPS = 4
+_FIRST_STEPS, _LAST_STEPS = 2, 4
 _LONGEST_STEP = 400
 # A series of steps is kept of so many logs, of each so many steps.
 _LOGS_WITH_SERIES, _LONGEST_SERIES = 4, 256
@@ -64,7 +62,7 @@ _SAMPLES, _LINES_OF_A_SAMPLE = 32, 16
 # A launcher lists its ranks among the first lines: so many of them are kept, of so many streams.
 _OPENING, _MOST_OPENINGS, _LONGEST_OPENING = 400, 64, 1000
 # So many of the first lines may be steps: they may tell who is who, and soon tell nothing more.
-_FIRST_STEPS = 32
+_STEPS_OF_OPENING = 32
 
 
 class Opening(NamedTuple):
@@ -190,25 +188,24 @@ class _Reader:
         self.start: list[bytes] = []
         self.end: list[bytes] = []
 
-    def read(self, pieces: Iterable[Looked], advance: Callable[[int], None]) -> None:
-        for looked in pieces:
-            if any(map(may_be_heading, looked.counts)):
-                self.stream.sections.extend(sections_in(looked.block.data, self.position))
+    def read(self, blocks: Iterable[ShapedBlock], advance: Callable[[int], None]) -> None:
+        for shaped_block in blocks:
+            lines = BlockLines(shaped_block, self.position)
+            if any(map(may_be_heading, lines.counts)):
+                self.stream.sections.extend(sections_in(lines.block.data, self.position))
             if not self.position:
-                self._begin(looked)
-            lines = BlockLines(looked.block, self.position, len(looked.shapes))
-            firsts = self.shapes.add(looked, lines)
-            self._keep(looked, lines, firsts, self.shapes.hits_in(looked, lines))
+                self._begin(shaped_block)
+            self._keep(lines, self.shapes.add(lines))
             wanted = _OPENING if self.stream.index < _MOST_OPENINGS else 0
             first = range(min(lines.count, wanted - self.position))
-            steps = [at for at in first if looked.shapes[at] in self.shapes.progress_keys]
-            left_out = set(steps[_FIRST_STEPS:])
+            steps = [at for at in first if lines.shapes[at] in self.shapes.progress_keys]
+            left_out = set(steps[_STEPS_OF_OPENING:])
             self.opening += [lines.kept(at, _LONGEST_OPENING) for at in first if at not in left_out]
             self.position += lines.count
-            self.end = end_with(self.end, looked.shapes)
+            self.end = end_with(self.end, lines.shapes)
             advance(self.stream.bytes_read)
         for kept in (*self.tail.lines(self.tail.most), *self.unknown, *chain(*self.frames.latest.values())):
-            self.kept.keep(*kept)
+            self.kept.keep(kept)
         for (patterns, _), kept in self.floods.latest.items():
             self._confirm(kept, patterns)
         found = self.survey
@@ -225,47 +222,43 @@ class _Reader:
             again = begun_again(self.start, self.end, self.position, self.shapes.progress_keys)
             heads.new_start = self.position - again
 
-    def _begin(self, looked: Looked) -> None:
+    def _begin(self, first: ShapedBlock) -> None:
         """Learns the kind of the log from its first block, and how it begins."""
-        self.start = looked.shapes[:MOST_FIRST_LINES]
-        self.stream.prefix = looked.block.prefix
-        self.survey.kind = looked.kind or kind_of_block(looked.block, self.book)
+        self.start = first.shapes[:MOST_FIRST_LINES]
+        self.stream.prefix = first.block.prefix
+        self.survey.kind = first.kind or kind_of_block(first.block, self.book)
         if self.survey.kind.is_a_jobs:
             self.survey.heads[self.stream.index] = Heads()
         else:
             # What a machine's log repeats says nothing of how often a job prints a line.
-            self.shapes = self.survey.shapes = self.shapes.apart()
+            self.shapes = self.survey.shapes = Shapes(self.book, self.shapes.filters, self.shapes.hits)
 
-    def _keep(self, looked: Looked, lines: BlockLines, firsts: list[int], hits: dict[Patterns, list[int]]) -> None:
-        """Keeps the lines of a block that are worth it. `firsts` are the indices of the first lines of their shapes,
-        `hits` those of lines on which patterns may match."""
-        found = self._find_in_block(lines, looked.shapes, hits)
+    def _keep(self, lines: BlockLines, firsts: list[int]) -> None:
+        """Keeps the lines of a block that are worth it. `firsts` are the indices of the first lines of their shapes."""
+        found = self._find_in_block(lines)
         windows = [(0, self.after), *found.windows, *self._around_frames(lines, found)]
         if (before := min(start for start, _ in windows)) < 0:
             for kept in self.tail.lines(-before):
-                self.kept.keep(*kept)
+                self.kept.keep(kept)
         self.after = max(max(end for _, end in windows) - lines.count, 0)
         wanted = set(firsts)
         for start, end in windows:
             wanted.update(range(max(start, 0), min(end, lines.count)))
-        restarts, saved = self._restarts_in(looked, lines), self._keep_checkpoints(looked, lines)
-        self._keep_steps(looked.shapes, lines, sorted([*found.marks, *restarts, *saved]))
+        restarts, saved = self._restarts_in(lines), self._keep_checkpoints(lines)
+        self._keep_steps(lines, sorted([*found.marks, *restarts, *saved]))
         for at in sorted(wanted):
-            self.kept.keep(*lines.kept(at))
-        self.unknown.extend(map(lines.kept, self.shapes.latest_unknown(looked, _LATEST_UNKNOWN)))
+            self.kept.keep(lines.kept(at))
+        self.unknown.extend(map(lines.kept, self.shapes.latest_unknown(lines, _LATEST_UNKNOWN)))
         self.tail.add(lines)
 
-    def _find_in_block(
-        self, lines: BlockLines, shapes: Sequence[bytes], hits: dict[Patterns, list[int]]
-    ) -> _FoundInBlock:
-        """Looks at the lines of a block, which have these shapes, where a rule may fire; those of floods are only
-        counted."""
+    def _find_in_block(self, lines: BlockLines) -> _FoundInBlock:
+        """Looks at the lines of a block where a rule may fire; those of floods are only counted."""
         found = _FoundInBlock()
         calls, asked = list[tuple[int, Patterns]](), list[tuple[int, Patterns]]()
-        for patterns, indices in hits.items():
+        for patterns, indices in self.shapes.hits.on(lines).items():
             frame, call, fires = self.book.marks_of(patterns)
             if call:
-                calls += [(at, call) for at in indices if self.shapes.may_match(call, shapes[at])]
+                calls += [(at, call) for at in indices if self.shapes.hits.may_match(call, lines.shapes[at])]
             if fires and not frame:
                 indices = self.floods.count(patterns, indices, lines.several(indices, LONGEST_TEXT), found.latest)
             if fires:
@@ -344,48 +337,41 @@ class _Reader:
             return finding, max(around, _AROUND_HINT)
         return finding, max(around, next(window for most, window in _WINDOWS if seen <= most))
 
-    def _keep_steps(self, shapes: list[bytes], lines: BlockLines, marks: list[int]) -> None:
+    def _keep_steps(self, lines: BlockLines, marks: list[int]) -> None:
         """Keeps steps of a block: its first and last ones, and those next to a mark (finding, checkpoint, restart)."""
-        keys = self.shapes.progress_keys
-        first = next((at for at, shape in enumerate(shapes) if shape in keys), None) if keys else None
-        if first is None:
+        keys, shapes = self.shapes.progress_keys, lines.shapes
+        if keys.isdisjoint(lines.counts):
             return
-        second = next((at for at in range(first + 1, len(shapes)) if shapes[at] in keys), first)
+        forwards = (at for at, shape in enumerate(shapes) if shape in keys)
         backwards = (at for at in range(len(shapes) - 1, -1, -1) if shapes[at] in keys)
-        indices = {first, second, *islice(backwards, _LAST_STEPS)}
+        indices = {*islice(forwards, _FIRST_STEPS), *islice(backwards, _LAST_STEPS)}
         if marks:
-            indices.update(_nearest([at for at, shape in enumerate(shapes) if shape in keys], marks))
+            indices.update(_nearest(lines.of_shapes(keys), marks))
         self.survey.progress += self._lines_at(indices, lines)
         if self.stream.index < _LOGS_WITH_SERIES:
             self.series.add([at for at in _sampled_evenly(len(shapes)) if shapes[at] in keys], lines)
 
-    def _keep_checkpoints(self, looked: Looked, lines: BlockLines) -> set[int]:
+    def _keep_checkpoints(self, lines: BlockLines) -> set[int]:
         """Keeps a block's first and last lines about checkpoints; their indices."""
-        keys = self.shapes.checkpoint_keys
-        if keys.isdisjoint(looked.counts):
-            return set()
-        all_of_them = [at for at, shape in enumerate(looked.shapes) if shape in keys]
-        indices = {*all_of_them[:_LAST_STEPS], *all_of_them[-_LAST_STEPS:]}
+        every = lines.of_shapes(self.shapes.checkpoint_keys)
+        indices = {*every[:_LAST_STEPS], *every[-_LAST_STEPS:]}
         self.survey.checkpoints += self._lines_at(indices, lines)
         return indices
 
-    def _restarts_in(self, looked: Looked, lines: BlockLines) -> list[int]:
+    def _restarts_in(self, lines: BlockLines) -> list[int]:
         """The indices at which the stream's first lines come again, where the next of several runs may begin."""
         heads = self.survey.heads.get(self.stream.index)
         if heads is None:
             return []
         if not heads.first:
-            first = ((shape, lines[at], self.line(*lines.kept(at))) for at, shape in enumerate(looked.shapes))
+            first = ((shape, lines[at], self.line(*lines.kept(at))) for at, shape in enumerate(lines.shapes))
             heads.choose(first, self.shapes.progress_keys)
-        known = heads.shapes(looked.before)
-        if known.isdisjoint(looked.counts):
-            return []
-        indices = {at for at, shape in enumerate(looked.shapes) if shape in known}
-        if not heads.expect(len(indices)):
+        indices = lines.of_shapes(heads.shapes(lines.shaped.before))
+        if not indices or not heads.expect(len(indices)):
             return []
         return [line.position - self.position for line in self._lines_at(indices, lines) if heads.met(line)]
 
-    def _lines_at(self, indices: set[int], lines: BlockLines) -> Iterator[Line]:
+    def _lines_at(self, indices: Iterable[int], lines: BlockLines) -> Iterator[Line]:
         return (self.line(*lines.kept(at, _LONGEST_STEP)) for at in sorted(indices))
 
 
@@ -411,9 +397,9 @@ def surveys(
     last_lines = max(min(_LAST_LINES, _MOST_LAST_LINES // max(len(streams), 1)), _FEWEST_LAST_LINES)
     for stream in streams:
         reader = _Reader(Survey([stream]), book, shapes, stream, most_findings, last_lines)
-        settled = shapes.settled
-        looked = crew.looked(stream, settled) if crew else looked_through(stream.blocks(settled))
-        reader.read(looked, partial(advance, stream) if advance else lambda _count: None)
+        settled = shapes.hits.settled
+        blocks = crew.blocks(stream, settled) if crew else shaped(stream.blocks(settled))
+        reader.read(blocks, partial(advance, stream) if advance else lambda _count: None)
         parts.append(reader.survey)
         all_kept = all_kept and reader.kept.complete
         kept += len(reader.survey.lines)

@@ -371,7 +371,7 @@ def test_no_shipped_form_asks_for_a_certain_digit() -> None:
         assert set(form.begins).isdisjoint(string.digits) or set(form.begins).issuperset(string.digits), form.id
     assert not any(re.search("[0-9]", level) for level in shipped_forms().levels)
     keys = shipped_forms().keys
-    of_keys = (keys.json_level, keys.json_rank, keys.json_time, keys.pair_level, prefixes._PAIR, prefixes._FIELD)
+    of_keys = (*keys.in_json.values(), keys.pair_level, prefixes._PAIR, prefixes._FIELD)
     for pattern in (prefixes._RUN_INTO, *of_keys):
         assert not asks_for_a_digit(pattern.pattern), pattern.pattern
     assert not any(re.search("[0-9]", key) for names in keys.in_pairs.values() for key in names)

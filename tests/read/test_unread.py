@@ -21,7 +21,7 @@ from logdiag import SourceError, diagnose
 from logdiag.read.sources import open_sources
 from logdiag.read.streams import Limits, Stream
 from logdiag.rules import RuleBook
-from logdiag.scan.jobs import jobs_in
+from logdiag.scan.runs import jobs_in
 from logdiag.scan.shapes import Shapes
 from logdiag.scan.survey import Survey, survey
 from tests.helpers import log_of, steps, traceback_of, zstd

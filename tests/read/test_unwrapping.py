@@ -11,7 +11,7 @@ import pytest
 
 from logdiag.read.blocks import blocks_of, pieces_between, written_as_it_stands
 from logdiag.read.decompression import CHUNK_BYTES
-from logdiag.scan.lines import BlockLines
+from logdiag.scan.lines import BlockLines, ShapedBlock
 from tests.helpers import log_of
 
 DIGITS = b"0123456789"
@@ -74,7 +74,7 @@ def test_what_is_passed_over_holds_what_it_would_hold_taken_apart(form: str, unl
     ]
     found, sealed = [], 0
     for block in blocks_of(0, iter(pieces), settled=AllBut(*unlike)):
-        lines = BlockLines(block)
+        lines = BlockLines(ShapedBlock(block, [], {}))
         sealed += sum(map(block.sealed.holds, range(len(block.sealed.places))))
         for at, line in enumerate(block.data.split(b"\n")):
             found.append((block.number_of(at), lines[at]))

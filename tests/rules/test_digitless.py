@@ -12,9 +12,10 @@ import pytest
 
 from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import open_sources
-from logdiag.rules import RuleBook
+from logdiag.rules import Filter, RuleBook
 from logdiag.rules.book import example_line
 from logdiag.rules.literals import Fireable, needed_for
+from logdiag.scan.hits import RuleHits
 from logdiag.scan.shapes import Shapes
 from logdiag.scan.survey import Survey, survey
 from tests.helpers import log_of
@@ -41,8 +42,14 @@ TELLING = (
 class Unsettled(Shapes):
     """Counts shapes, and has every line looked at."""
 
-    def settle(self, looked: object) -> None:
-        pass
+    class Hits(RuleHits):
+        """Settles no shape."""
+
+        def settle(self, lines: object) -> None:
+            pass
+
+    def __init__(self, book: RuleBook, filters: tuple[Filter, ...]) -> None:
+        super().__init__(book, filters, self.Hits(book))
 
 
 # What stands in its place may be a number of base 16, and begins and ends as a word does.
@@ -118,7 +125,7 @@ def test_a_telling_number_among_many_lines_is_found(book: RuleBook) -> None:
     data = log_of(*lines)
     settling, looking = Shapes(book, ()), Unsettled(book, ())
     found, expected = surveyed(data * 4, book, settling), surveyed(data * 4, book, looking)
-    assert settling.settled
+    assert settling.hits.settled
     assert [(one.rule, one.line) for one in found.findings] == [(one.rule, one.line) for one in expected.findings]
     assert found.uncounted == expected.uncounted
     assert found.lines == expected.lines
@@ -153,7 +160,7 @@ def test_a_record_that_is_passed_over_is_found_as_if_it_were_not(book: RuleBook,
     data = enveloped(form, lines * 3)
     settling, looking = Shapes(book, ()), Unsettled(book, ())
     found, expected = surveyed(data, book, settling), surveyed(data, book, looking)
-    assert any(block.sealed.places for block in open_sources((data,))[0].blocks(settling.settled))
+    assert any(block.sealed.places for block in open_sources((data,))[0].blocks(settling.hits.settled))
     # The latest lines of up to eight floods are counted, and then looked at once more.
     counts, all_counts = times(found), times(expected)
     assert counts.keys() == all_counts.keys()

@@ -6,7 +6,7 @@ import random
 
 from logdiag.model import HEX
 from logdiag.rules import RuleBook
-from logdiag.scan.looked import without_numbers, words_before_numbers
+from logdiag.scan.lines import without_numbers, words_before_numbers
 from logdiag.scan.shapes import Shapes, words_of
 from tests.helpers import log_of
 from tests.rules.test_digitless import Unsettled, surveyed, times
@@ -43,8 +43,8 @@ def test_the_rules_find_among_addresses_what_they_find_on_each_line(book: RuleBo
         lines.insert(9000 + 700 * at, line)
     settling, looking = Shapes(book, ()), Unsettled(book, ())
     found, expected = surveyed(log_of(*lines), book, settling), surveyed(log_of(*lines), book, looking)
-    assert any(HEX in shape for shape in settling.settled)
-    assert any(HEX in shape for shape in settling.patterns_of)
+    assert any(HEX in shape for shape in settling.hits.settled)
+    assert any(HEX in shape for shape in settling.hits.patterns_of)
     assert [(one.rule, one.line) for one in found.findings] == [(one.rule, one.line) for one in expected.findings]
     assert times(found) == times(expected)
     assert found.lines == expected.lines

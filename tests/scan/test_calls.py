@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from logdiag.model import Line
 from logdiag.rules.searching import Match
 from logdiag.scan.calls import Calls
-from logdiag.scan.looked import Patterns
+from logdiag.scan.lines import Patterns
 
 CALL = re.compile(r"rank (?P<rank>\d+) (?P<call>AllReduce)")
 

@@ -213,7 +213,7 @@ def test_too_many_kept_lines_leave_the_earliest_and_the_latest() -> None:
     """The beginning tells what the job was, the end what killed it; the middle gives way."""
     lines = KeptLines(most=10)
     for position in range(1000):
-        lines.keep(position, position + 1, b"x")
+        lines.keep((position, position + 1, b"x"))
     positions = [position for position, _, _ in lines.lines()]
     assert positions == [*range(10), *range(990, 1000)]
 
@@ -223,6 +223,6 @@ def test_many_kept_lines_cost_no_more_each_than_few() -> None:
     lines = KeptLines()
     begun = time.process_time()
     for position in range(260_000):
-        lines.keep(position, position + 1, b"x")
+        lines.keep((position, position + 1, b"x"))
     assert time.process_time() - begun < 3.0
     assert len(lines.lines()) == 24_000

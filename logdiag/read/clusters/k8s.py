@@ -72,16 +72,12 @@ def gather(target: str, namespace: str | None, folder: str, seconds: float = 60.
     if not pods:
         cluster.notes.append(f"{target} has no pods any more; their logs are gone, unless the cluster collects them")
     logs = [log for pod in pods for log in _logs(cluster, pod, folder)]
-    descriptions = [
-        _source_of(
-            f"{target}, as the cluster describes it", [*(_of_job(job) if job else ()), *_of_nodes(cluster, pods)]
-        )
-    ]
-    descriptions += [
-        _source_of(f"pod/{pod.metadata.name}, as the cluster describes it", list(_of_pod(pod)), pod) for pod in pods
-    ]
-    descriptions.append(_source_of("events", list(_events(cluster, target, pods))))
-    sources = (*logs, *(source for source in descriptions if source is not None))
+    described = "as the cluster describes it"
+    rows = [*(_of_job(job) if job else ()), *_of_nodes(cluster, pods)]
+    told = [_source_of(f"{target}, {described}", rows)]
+    told += [_source_of(f"pod/{pod.metadata.name}, {described}", list(_of_pod(pod)), pod) for pod in pods]
+    told.append(_source_of("events", list(_events(cluster, target, pods))))
+    sources = (*logs, *(source for source in told if source is not None))
     if not sources:
         raise SourceError(f"{target}: the cluster tells nothing of it: {'; '.join(cluster.notes)}")
     return Gathered(sources, _metadata(cluster, target, job, pods), _exit_code(job, pods), tuple(cluster.notes))
@@ -154,9 +150,8 @@ def _set(target: str, cluster: _Cluster, name: str) -> _Job:
                    namespace=cluster.namespace, **_SETS)  # fmt: skip
     try:
         uid, conditions = found["metadata"]["uid"], found.get("status", {}).get("conditions", ())
-        ends = tuple(
-            (one["type"], one.get("reason"), one.get("message")) for one in conditions if one["status"] == "True"
-        )
+        true = (one for one in conditions if one["status"] == "True")
+        ends = tuple((one["type"], one.get("reason"), one.get("message")) for one in true)
     except (KeyError, TypeError, AttributeError) as error:
         raise SourceError(_no_cluster(target)) from error
     return _Job(name, uid, f"{_SET_OF_A_POD}={name}", not ends, ends)
@@ -246,17 +241,14 @@ def _of_nodes(cluster: _Cluster, pods: Sequence[Any]) -> Iterator[str]:
         except SourceError as error:
             cluster.notes.append(str(error))
             continue
-        troubled = [
-            condition
-            for condition in node.status.conditions or ()
-            if (condition.status != "True") == (condition.type == "Ready")
-            and not (began and condition.last_transition_time and condition.last_transition_time < began)
+        rows = [
+            f"  {at.type:<16} {at.status:<7} {at.last_transition_time}  {at.reason}  {_flat(at.message)}"
+            for at in node.status.conditions or ()
+            if (at.status != "True") == (at.type == "Ready")
+            and not (began and at.last_transition_time and at.last_transition_time < began)
         ]
-        if troubled:
-            yield from _fields(Name=name)
-            yield "Conditions:"
-        for at in troubled:
-            yield f"  {at.type:<16} {at.status:<7} {at.last_transition_time}  {at.reason}  {_flat(at.message)}"
+        if rows:
+            yield from (*_fields(Name=name), "Conditions:", *rows)
 
 
 def _events(cluster: _Cluster, target: str, pods: Sequence[Any]) -> Iterator[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from logdiag import Diagnosis, diagnose
 from logdiag.rules import RuleBook
-from logdiag.scan.heartbeats import alone_at_the_end
+from logdiag.scan.log_ends import alone_at_the_end
 from tests.helpers import log_of
 
 WORK = [f"pass {n} over the warp done, tension {2.1 - n / 100:.2f}, beam 4 at 17 turns" for n in range(60)]
