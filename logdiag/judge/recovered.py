@@ -165,10 +165,10 @@ def comes_back_with_steps_between(fault: Fault, timeline: Timeline, later: _Late
 
 
 def ordinary_work_follows(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
-    """Ordinary work is logged after an error that was only printed, and nothing breaks any more."""
+    """Ordinary work is logged after an error that was only printed, not as fatal, and nothing breaks any more."""
     line = fault.line
     only_printed = line.level is not None or fault.caught or timeline.kinds.is_a("bare-exception", line)
-    if fault.died or not only_printed or later.broke_after(line):
+    if fault.died or line.level == "FATAL" or not only_printed or later.broke_after(line):
         return None
     return timeline.calm_after(line) >= (FEW_LINES_OF_CALM if fault.finding.goes_on else _LINES_OF_CALM) or None
 

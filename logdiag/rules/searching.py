@@ -19,10 +19,10 @@ _Search = Callable[..., Match | None]
 
 # A leading ^ means the start of the message, which only a line's prefixes can tell.
 _ANCHOR = pattern_of(r"^(\(\?[a-zA-Z]+\))?\^")
-# loom 3: panic: ...    [sled 35] panic: ...    annealer2:13: panic: ...   (whose message it is, as no log form reads it)
+# loom 3: panic: ...    [sled 35] panic: ...    annealer2:13: panic: ...   (whose message it is, where no form tells)
 _LABEL = pattern_of(
-    r" *[\[<(]?(?!(?i:line|zeile|ligne|l[ií]nea|step|epoch|iter|attempt|try|retry|test|case|error|warning)\w*[ #:=-]?\d)"
-    r"[A-Za-z][\w.-]{0,19}[ #:=-]?\d{1,5}[\])>]?(?::|[|>]|(?<=[\])>])) +(?=\S)"
+    r" *[\[<(]?(?!(?i:line|zeile|ligne|step|epoch|iter|attempt|try|retry|test|case|error|warning)\w*[ #:=-]?\d)"
+    r"[A-Za-z][\w.-]{0,19}[ #:=-]?\d{1,5}[\])>]?(?: ?[:|]|(?<=[\])>])) +(?=\S)"
 )
 # One pattern may take so long on one line; one that needs more did not match.
 _SECONDS = 0.2
