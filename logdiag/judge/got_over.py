@@ -103,8 +103,9 @@ def _ends_its_process(fault: Fault, facts: Facts) -> bool:
 
 def _is_of_one_trouble(fault: Fault, following: Fault | None) -> bool:
     """Whether the next fault that stays says more of the same: a killer's call, and whom it killed."""
-    same = following is not None and following.reason is fault.reason
-    return same and 0 <= seconds_between(fault.line, following.line) <= MOMENT
+    if following is None or following.reason is not fault.reason:
+        return False
+    return 0 <= seconds_between(fault.line, following.line) <= MOMENT
 
 
 def _is_over(fault: Fault, facts: Facts, rests: Mapping[int, Rest]) -> bool:
