@@ -15,7 +15,14 @@ from typing import NamedTuple
 from logdiag.judge.decisions import decision
 from logdiag.judge.facts import Facts
 from logdiag.judge.faults import Fault
-from logdiag.judge.recovered import Standing, machine_works_until_it_goes, steps_follow, too_few_steps_follow
+from logdiag.judge.recovered import (
+    MOMENT,
+    Standing,
+    machine_works_until_it_goes,
+    seconds_between,
+    steps_follow,
+    too_few_steps_follow,
+)
 from logdiag.judge.timeline import STEPS_OF_RECOVERY
 from logdiag.model import TROUBLE, Line, Reason
 from logdiag.patterns import pattern_of
@@ -64,14 +71,15 @@ def got_over(facts: Facts) -> Standing | None:
     if not broke or facts.timeline.failed:
         return None
     made_by = {made.about.place: made.name for made in facts.standing.decisions if made.about}
-    rests, over, broken = after_the_last(facts), list[Fault](), set[int]()
+    rests, over, broken = after_the_last(facts), list[Fault](), dict[int, Fault]()
     for fault in reversed(broke):
         name, stream = made_by.get(fault.line.place, ""), fault.line.stream
         may_be = name in _BY_STEPS_ALONE or (name == machine_works_until_it_goes.__name__ and stream not in broken)
-        if may_be and not _ends_its_process(fault, facts) and _is_over(fault, facts, rests):
+        stays = _ends_its_process(fault, facts) or _is_of_one_trouble(fault, broken.get(stream))
+        if may_be and not stays and _is_over(fault, facts, rests):
             over.append(fault)
         elif fault.finding.role.is_failure:
-            broken.add(stream)
+            broken[stream] = fault
     if not over:
         return None
     ids = set(map(id, over))
@@ -91,6 +99,13 @@ def _ends_its_process(fault: Fault, facts: Facts) -> bool:
     of_machine = facts.timeline.kinds.is_a("machines-own", fault.line)
     raised = fault.reason is Reason.OUT_OF_MEMORY_ERROR and facts.timeline.kinds.is_a("bare-exception", fault.line)
     return fault.died or raised or (not of_machine and fault.reason in _ENDS_PROGRAMS)
+
+
+def _is_of_one_trouble(fault: Fault, following: Fault | None) -> bool:
+    """Whether the next fault that stays says more of the same: a killer's call, and whom it killed."""
+    if following is None or following.reason is not fault.reason:
+        return False
+    return 0 <= seconds_between(fault.line, following.line) <= MOMENT
 
 
 def _is_over(fault: Fault, facts: Facts, rests: Mapping[int, Rest]) -> bool:

@@ -25,7 +25,7 @@ _LINES_OF_A_RECORD = 30
 # Seconds; a fault of a machine shows in its processes sooner, time-outs included.
 _LONG = 3600.0
 # Seconds; what a driver tries in such a time is one trouble.
-_MOMENT = 60.0
+MOMENT = 60.0
 # What a process keeps working through, if it comes back: no GPU, whose memory is lost by then.
 _COMES_BACK = (
     Reason.OS_ERROR,
@@ -96,7 +96,7 @@ def machine_ran_on_for_long(fault: Fault, timeline: Timeline, later: _Later) -> 
     following = later.next_faults.get((line.stream, Role.CAUSE if cause else None))
     if following is None or not timeline.kinds.is_a("machines-own", line):
         return None
-    return (_seconds_between(line, following.line) > _LONG and line.stream not in timeline.at_work) or None
+    return (seconds_between(line, following.line) > _LONG and line.stream not in timeline.at_work) or None
 
 
 def it_went_well_before_the_next(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -165,10 +165,10 @@ def comes_back_with_steps_between(fault: Fault, timeline: Timeline, later: _Late
 
 
 def ordinary_work_follows(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
-    """Ordinary work is logged after an error that was only printed, and nothing breaks any more."""
+    """Ordinary work is logged after an error that was only printed, not as fatal, and nothing breaks any more."""
     line = fault.line
     only_printed = line.level is not None or fault.caught or timeline.kinds.is_a("bare-exception", line)
-    if fault.died or not only_printed or later.broke_after(line):
+    if fault.died or line.level == "FATAL" or not only_printed or later.broke_after(line):
         return None
     return timeline.calm_after(line) >= (FEW_LINES_OF_CALM if fault.finding.goes_on else _LINES_OF_CALM) or None
 
@@ -342,7 +342,7 @@ def _was_reset_between(fault: Fault, following: Fault, timeline: Timeline) -> bo
     moment."""
     kinds, line = timeline.kinds, fault.line
     own = kinds.is_a("machines-own", line) and kinds.is_a("machines-own", following.line)
-    if not own or 0 < _seconds_between(line, following.line) < _MOMENT:
+    if not own or 0 < seconds_between(line, following.line) < MOMENT:
         return False
     printed = timeline.printed_between(line, following.line)
     return any(kinds.is_a("was-reset", it) and not _names(line).isdisjoint(_names(it)) for it in printed)
@@ -375,7 +375,7 @@ def _lines_between(line: Line, following: Line) -> int:
     return following.position - line.position if following.stream == line.stream else 0
 
 
-def _seconds_between(line: Line, following: Line) -> float:
+def seconds_between(line: Line, following: Line) -> float:
     """By the clocks of both lines, else by the time since the machine's start; 0 where neither tells."""
     if line.time is not None and following.time is not None:
         return following.time - line.time

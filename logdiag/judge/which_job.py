@@ -12,9 +12,10 @@ from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.outcome import Outcome
 from logdiag.judge.progress.times import last_step
 from logdiag.judge.suspects.ranked import Ranking
-from logdiag.model import Change, Digest
+from logdiag.model import Change, Digest, Reason, Role
 from logdiag.rules import RuleBook
 from logdiag.scan.runs import Run, jobs_in, only_run, runs_in
+from logdiag.scan.shapes import words_of
 from logdiag.scan.steps import step_number
 from logdiag.scan.survey import Survey
 
@@ -82,7 +83,7 @@ def one_run(seen: Seen, book: RuleBook, run: int | None, notes: list[str]) -> Se
     near = sorted({*range(max(1, count - _MOST_NAMED), count + 1), run or count})
     parts = {number: _part(seen.digest, only_run(seen.survey, runs[number - 1]), notes) for number in near}
     judged = {number: _judged(part, book) for number, part in parts.items()}
-    chosen = run or _telling_run(judged)
+    chosen = run or _telling_run(parts, judged)
     listed = ", ".join(f"run {number} {_outcome_words(judged[number])}" for number in near if number != chosen)
     which = "the last" if chosen == count else f"run {chosen}"
     sentence = f"this log holds {count} runs, one after the other; this is the answer for {which} ({listed})"
@@ -91,20 +92,42 @@ def one_run(seen: Seen, book: RuleBook, run: int | None, notes: list[str]) -> Se
 
 
 def _runs_of(seen: Seen, book: RuleBook) -> list[Run]:
-    """The runs in one log. A last one that only begins, and fails, is the same failure told twice: it is none."""
+    """The runs in one log. A last one that only begins, and fails as the run before it did, is the same failure told
+    twice: it is none."""
     runs = runs_in(seen.survey)
     if runs and runs[-1].only_begins:
-        last = _part(seen.digest, only_run(seen.survey, runs[-1]), [])
-        if _judged(last, book).outcome is Outcome.FAILED:
+        last_two = [_judged(_part(seen.digest, only_run(seen.survey, run), []), book) for run in runs[-2:]]
+        if all(judgement.outcome is Outcome.FAILED for judgement in last_two):
             return runs_in(seen.survey, new_starts=False)
     return runs
 
 
-def _telling_run(judged: Mapping[int, Judgement]) -> int:
-    """The last run; if it does not tell how it ended, as where it has only begun, the last one judged that failed."""
+def _telling_run(parts: Mapping[int, Seen], judged: Mapping[int, Judgement]) -> int:
+    """The last run. If it does not tell how it ended, the last one judged that failed. It does not either where it only
+    repeats the run before it and gets less far: what it complains of, that run got over."""
     last = max(judged)
+    before, outcome = last - 1, judged[last].outcome
+    unlike = _reason(judged[last]) is not _reason(judged[before])
+    repeats = unlike and _repeats_in_part(parts[last].survey, parts[before].survey)
+    if repeats and outcome is Outcome.FAILED:
+        return before
     failed = [number for number, judgement in judged.items() if judgement.outcome is Outcome.FAILED]
-    return max(failed, default=last) if judged[last].outcome is Outcome.NOT_KNOWN else last
+    return max(failed, default=last) if repeats or outcome is Outcome.NOT_KNOWN else last
+
+
+def _reason(judgement: Judgement) -> Reason | None:
+    return judgement.root.reason if judgement.root else None
+
+
+def _repeats_in_part(run: Survey, before: Survey) -> bool:
+    """Whether a run has no end and says nothing that the run before it did not say, in fewer lines and steps."""
+    step, step_before = _last_step_number(run), _last_step_number(before)
+    further = step is not None and step_before is not None and step > step_before
+    ended = any(finding.closes or finding.role is Role.FINISHED for finding in run.findings)
+    if ended or further or run.total_lines >= before.total_lines:
+        return False
+    known = {words_of(line.message) for line in before.lines}
+    return all(words_of(line.message) in known for line in run.lines)
 
 
 def _judged(seen: Seen, book: RuleBook) -> Judgement:
@@ -114,9 +137,9 @@ def _judged(seen: Seen, book: RuleBook) -> Judgement:
 def _died_alike(parts: Mapping[int, Seen], judged: Mapping[int, Judgement], chosen: int) -> str:
     """Half a sentence on other runs that failed of the same reason at the same step; empty for none."""
     ends = {
-        number: (root.reason, _last_step_number(parts[number].survey))
+        number: (reason, _last_step_number(parts[number].survey))
         for number, judgement in judged.items()
-        if (root := judgement.root)
+        if (reason := _reason(judgement))
     }
     reason, step = ends.pop(chosen, (None, None))
     alike = [str(number) for number, end in ends.items() if step is not None and end == (reason, step)]

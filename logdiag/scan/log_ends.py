@@ -61,26 +61,25 @@ def alone_at_the_end(shapes: Sequence[bytes], work: AbstractSet[bytes]) -> int:
     return len(shapes) - places[-alone] if alone >= _FEWEST_ALONE and between and few and new else 0
 
 
-def begun_again(first: Sequence[bytes], end: Sequence[bytes], total: int, work: AbstractSet[bytes]) -> int:
+def begun_again(first: Sequence[bytes], end: Sequence[bytes], total: int) -> int:
     """How many of the last lines are those of a new start; 0 for none. `first` are the shapes of the log's first lines,
-    `end` of its last ones, both in its order, of `total` lines; those in `work` are of steps."""
+    `end` of its last ones, both in its order, of `total` lines."""
     begins = next((shape for shape in first if shape.strip()), b"")
     own = 1 if total <= len(end) else 0  # the log's own start is among the last lines too
     if end.count(begins) == own:
         return 0
     lengths = [len(end) - at for at, shape in enumerate(end) if shape == begins][-_MOST_PROCESSES:]
     tails = ((first[: total - length], end[-length:]) for length in lengths if length <= total - length)
-    return next((len(tail) for before, tail in tails if _begins_like(before, tail, work)), 0)
+    return next((len(tail) for before, tail in tails if _begins_like(before, tail)), 0)
 
 
-def _begins_like(before: Sequence[bytes], tail: Sequence[bytes], work: AbstractSet[bytes]) -> bool:
+def _begins_like(before: Sequence[bytes], tail: Sequence[bytes]) -> bool:
     """Whether the last lines begin like those before them, and are nothing but such lines."""
     head, new_head = _head_of(before), _head_of(tail)
     shared = head & new_head
     alike = shared.total() >= max(_FEWEST, _SHARE_OF_HEAD * new_head.total()) and len(shared) > 1
     only_in_heads = tail[0] not in before[_HEAD:]
-    within = set(before[: _REACH * len(tail) + _SPARE]) - work
-    return alike and only_in_heads and within.issuperset(tail)
+    return alike and only_in_heads and set(before[: _REACH * len(tail) + _SPARE]).issuperset(tail)
 
 
 def _head_of(shapes: Sequence[bytes]) -> Counter[bytes]:

@@ -219,7 +219,7 @@ class _Reader:
         if alone := alone_at_the_end(self.end, self.shapes.progress_keys):
             found.silent_from = self.position - alone
         if heads := found.heads.get(self.stream.index):
-            again = begun_again(self.start, self.end, self.position, self.shapes.progress_keys)
+            again = begun_again(self.start, self.end, self.position)
             heads.new_start = self.position - again
 
     def _begin(self, first: ShapedBlock) -> None:

@@ -41,6 +41,18 @@ def test_what_was_given_up_or_ended_for_good_is_not_got_over(book: RuleBook) -> 
     assert root.line == 1
 
 
+def test_what_belongs_to_a_fault_that_stays_is_not_got_over_either(book: RuleBook) -> None:
+    """The kernel calls its killer, and then says whom it killed: the call is the first word of that trouble. Of one
+    container its own memory ran out, which the machine got over."""
+    call = "[  812.100412] loomd invoked oom-killer: gfp_mask=0x140cca(GFP_HIGHUSER_MOVABLE|__GFP_COMP), order=0"
+    killed = "[  812.104117] Out of memory: Killed process 4711 (loomd) total-vm:1184838kB, anon-rss:16976kB"
+    root = diagnosed(book, call, killed, *HOURS).root_cause
+    assert root is not None
+    assert root.line == 1
+    of_a_container = killed.replace("Out of", "Memory cgroup out of")
+    assert diagnosed(book, call, of_a_container, *HOURS).root_cause is None
+
+
 def test_no_program_gets_over_a_fault_of_its_accelerator(book: RuleBook) -> None:
     """Its memory is lost, whatever other processes print on; where a caller says that the job failed, nothing was got
     over at all."""

@@ -72,6 +72,26 @@ def test_a_next_start_that_gets_no_further_does_not_hide_the_failure(book: RuleB
     assert diagnose(log, rules=book, run=2).failed is None
 
 
+def test_a_next_start_that_only_repeats_part_of_the_run_before_it_does_not_tell(book: RuleBook) -> None:
+    """Not even within its steps or a traceback; one that gets further than the run before tells."""
+    failed = run(1, 50, "KeyError: 'x'")
+    for begun in (run(2, 50)[:9], run(2, 50, "KeyError: 'x'")[:-1]):
+        answer = diagnose(log_of(*failed, *begun), rules=book)
+        assert (answer.failed, answer.reason.value) == (True, "KeyError")
+        assert "this is the answer for run 1" in told_of_runs(answer)
+    assert diagnose(log_of(*failed, *run(2, 30, first=40)[:-1]), rules=book).failed is False
+
+
+def test_what_a_good_run_complained_of_is_no_failure_of_one_that_only_begins(book: RuleBook) -> None:
+    """It got over it then."""
+    complaint = traceback_of("sqlite3.OperationalError: database is locked")
+    good, begun = run(1, 50), run(2, 50)
+    good[2:2], begun[2:2] = complaint, complaint
+    answer = diagnose(log_of(*good, *begun[: 2 + len(complaint)]), rules=book)
+    assert answer.failed is False
+    assert "run 1 (run 2 failed of" in told_of_runs(answer)
+
+
 LOOM = [
     "weaving house 4 opens, 3 looms",
     *(f"loom {n} has its warp of 2400 ends" for n in range(3)),
