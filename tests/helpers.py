@@ -132,6 +132,5 @@ def watchdog(rank: int, *, clock: str = "18:04:11") -> str:
 
 def loaded_anew(*folders: Path) -> RuleBook:
     """The rules as a process that has loaded none yet gets them."""
-    loading._kept_shipped.cache_clear()
-    loading._kept_with.cache_clear()
+    loading._book_with.cache_clear()
     return RuleBook.load(folders)

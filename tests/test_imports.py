@@ -108,7 +108,7 @@ IMPORTERS = {
     "sentence_transformers": {"memory/embedding.py"},
     "faiss": {"memory/nearest.py"},
     "click": {
-        "cli/batch.py", "cli/clusters.py", "cli/evaluate.py", "cli/forms.py", "cli/incidents.py",
+        "cli/batch.py", "cli/clusters.py", "cli/evaluate.py", "cli/incidents.py",
         "cli/main.py", "cli/nodecheck.py", "cli/options.py", "cli/output.py", "cli/reference.py", "cli/rules.py",
         "cli/run.py",
     },

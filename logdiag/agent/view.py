@@ -17,7 +17,7 @@ from logdiag.errors import SourceError
 from logdiag.model import Diagnosis, Line, LineInFile, Place
 from logdiag.read.sources import Known, open_sources
 from logdiag.read.streams import Stream
-from logdiag.rules.limits import wrong_with
+from logdiag.rules.searching import wrong_with
 
 _LONGEST_LINE = 4000
 # (?R) (?1) (?&name) call themselves; a++ and (?>a) are possessive; (?(1)a|b), (?e) and {e<=2} are fuzzy or conditional.

@@ -97,9 +97,8 @@ def protected(lines: Sequence[Line], book: RuleBook) -> list[bool]:
     flags: list[bool] = []
     within = False  # a traceback: its frames, the source line below each, and the line that ends it
     for line in lines:
-        data = line.text.encode(errors="replace")
-        patterns = tuple({number for _, _, numbers in book.scan(data) for number in numbers})
-        finding = book.confirm(line, sorted(patterns)) if patterns else None
+        patterns = tuple(sorted(book.matcher.on(line.text)))
+        finding = book.confirm(line, patterns)
         fires = finding is not None and finding.role is not Role.HARMLESS
         loud = line.level is not None and line.level not in CALM
         frame = book.marks_of(patterns).frame

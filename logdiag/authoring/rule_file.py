@@ -77,7 +77,7 @@ def rule_draft(
     ids = tuple(item.id for item in incidents)
     document = {
         "reason": incidents[0].reason.value,
-        "title": headline(title),
+        "title": as_title(title),
         "why": _without_braces(why),
         "action": actions.most_common(1)[0][0] if actions else None,
         "steps": list(steps)[:_MOST_STEPS],
@@ -140,7 +140,7 @@ def free_id(title: str, taken: set[str]) -> str:
     return name
 
 
-def headline(text: str) -> str:
+def as_title(text: str) -> str:
     """A text of at most a title's length, cut between words."""
     text = _without_braces(text)
     return text if len(text) <= _LONGEST_TITLE else text[:_LONGEST_TITLE].rsplit(" ", 1)[0] + " ..."

@@ -77,8 +77,7 @@ def draft_rule(
 
 
 def _question(incidents: Sequence[Incident], others: Sequence[Incident], asker: Asker) -> str:
-    """The question to the model: its texts are hidden together and marked as data, after the redactor has learnt
-    names."""
+    """The question to the model, its texts hidden together, once the redactor has learnt names, and marked as data."""
     redactor = asker.channel.redactor
     for item in incidents:
         redactor.know("host", item.node)

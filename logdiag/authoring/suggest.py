@@ -13,7 +13,7 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from logdiag.authoring.gate import judged_drafts
-from logdiag.authoring.rule_file import MASKS, Proposal, as_yaml, example_of, examples_of, free_id, headline, rule_draft
+from logdiag.authoring.rule_file import MASKS, Proposal, as_title, as_yaml, example_of, examples_of, free_id, rule_draft
 from logdiag.errors import RuleError
 from logdiag.judge.suspects.line_features import body_of
 from logdiag.judge.suspects.wording import reasons_by_wording
@@ -179,8 +179,7 @@ def _draft(group: _Group, known: Iterable[Incident], taken: set[str]) -> Proposa
 
 
 def near_wordings(incidents: Sequence[Incident], known: Iterable[Incident]) -> list[str]:
-    """Example lines of the known incidents of other reasons that share most words with these, which are of one
-    reason."""
+    """Example lines of the known incidents of other reasons that share most words with these, which are of one."""
     words = {word for item in incidents for word in item.signature.lower().split()}
     scored = {
         item.signature: len(words & set(item.signature.lower().split()))
@@ -224,7 +223,7 @@ def new_rule(text: str, book: RuleBook, reason: Reason | None = None) -> tuple[s
         reason = finding.reason if finding and named else by_words
     document = {
         "reason": reason.value,
-        "title": headline(line.message),
+        "title": as_title(line.message),
         "why": _WHY,
         "match": [pattern],
         "examples": {"fires": [line.text]},

@@ -13,6 +13,7 @@ import click
 from logdiag.cli.options import (
     COUNT,
     PATH,
+    REASONS,
     OneOf,
     added,
     metadata_of,
@@ -53,7 +54,7 @@ def _on_store(command: Callable[..., None]) -> Callable[..., None]:
 
 # The fields of an incident that a person may set.
 _field_options = added(
-    click.option("--reason", type=OneOf(Reason), metavar="REASON", help="What it was, a reason of the taxonomy."),
+    click.option("--reason", type=REASONS, metavar="REASON", help="What it was, a reason of the taxonomy."),
     click.option("--action", type=OneOf(Action), help="What to do when it comes again."),
     click.option("--cause", metavar="TEXT", help="What happened, in a sentence."),
     click.option("--remedy", metavar="TEXT", help="What was done about it."),
@@ -144,7 +145,7 @@ def correct_command(
 
 
 @incidents.command("list")
-@click.option("--reason", type=OneOf(Reason), metavar="REASON", help="Only those of one reason.")
+@click.option("--reason", type=REASONS, metavar="REASON", help="Only those of one reason.")
 @click.option("--node", metavar="NAME", help="Only those of one node.")
 @click.option("--since", metavar="TIME", help="Only those since then, ISO 8601.")
 @click.option("--limit", type=COUNT, metavar="N", help="At most so many, the latest first.")

@@ -17,6 +17,7 @@ from logdiag._version import __version__
 from logdiag.cli.options import COUNT, arguments_of, form_of_report, shared, status_of_job
 from logdiag.cli.output import (
     Printing,
+    note,
     print_answer,
     print_trace,
     printing,
@@ -46,7 +47,7 @@ _LAZY_COMMANDS = {
     "slurm": "logdiag.cli.clusters:slurm_command",
     "k8s": "logdiag.cli.clusters:k8s_command",
     "rules": "logdiag.cli.rules:rules",
-    "forms": "logdiag.cli.forms:forms",
+    "forms": "logdiag.cli.rules:forms",
     "incidents": "logdiag.cli.incidents:incidents",
     "eval": "logdiag.cli.evaluate:evaluate_command",
     "config": "logdiag.cli.reference:config",
@@ -148,7 +149,7 @@ def diagnose_command(
     style = printing(options, err=tee)
     arguments = arguments_of(options)
     if tee and "-" not in paths:
-        click.echo("logdiag: --tee passes standard input on; of files there is nothing to pass on", err=True)
+        note("--tee passes standard input on; of files there is nothing to pass on")
     if show_prompt:
         _show_prompt(paths, arguments, job_status)
         return
@@ -178,17 +179,17 @@ def report_on(
 
     answer = run_diagnosis(first)
     if shown and answer.decided_by != "agent":
-        for note in answer.notes:
-            if note not in shown[0].notes:
-                print(f"Note: {clean(note)}", file=standard(err=style.err))
+        for text in answer.notes:
+            if text not in shown[0].notes:
+                print(f"Note: {clean(text)}", file=standard(err=style.err))
     else:
         print_answer(answer, style)
     if style.verbose:
         print_trace(answer)
     write_outputs(answer, style.outputs)
-    if arguments["remember"] and answer.failed is False and not any(" good run" in note for note in answer.notes):
+    if arguments["remember"] and answer.failed is False and not any(" good run" in text for text in answer.notes):
         why = "the log shows no failure; logdiag incidents add LOG --reason REASON does"
-        click.echo(f"logdiag: nothing was remembered: {why}", err=True)
+        note(f"nothing was remembered: {why}")
     if sys.stdout is not None:
         sys.stdout.flush()
     if style.by_category:

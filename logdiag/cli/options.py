@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import reduce
@@ -165,7 +164,7 @@ def model_in_force(settings: Settings) -> AgentSettings | None:
 def metadata_of(pairs: Iterable[str]) -> dict[str, str]:
     """Returns the job's metadata by key, the last of equal keys. Raises LogdiagError for what is not KEY=VALUE."""
     for pair in pairs:
-        if not re.match("[^=]+=", pair):
+        if not pair.partition("=")[0] or "=" not in pair:
             raise LogdiagError(f"--job {pair}: not KEY=VALUE; give for instance name=pretrain")
     return dict(pair.split("=", 1) for pair in pairs)
 

@@ -37,17 +37,12 @@ def note(text: str) -> None:
     say(f"logdiag: {text}", err=True)
 
 
-def print_json(value: object) -> None:
-    """Prints a document for programs, as JSON."""
-    import json
-
-    click.echo(json.dumps(value, indent=2))
-
-
-def print_listed(form: str, document: object, rows: Iterable[str]) -> None:
+def print_listed(form: str, document: object, rows: Iterable[str] = ()) -> None:
     """Prints the document as JSON, or its rows for people, as the option `text_or_json` chose."""
     if form == "json":
-        print_json(document)
+        import json
+
+        click.echo(json.dumps(document, indent=2))
         return
     for row in rows:
         say(row)

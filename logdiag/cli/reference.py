@@ -11,7 +11,7 @@ import click
 
 from logdiag._version import __version__
 from logdiag.cli.options import PATH, own_rules, settings_in_force, status_of_job, text_or_json
-from logdiag.cli.output import print_json, print_listed, say
+from logdiag.cli.output import print_listed, say
 from logdiag.errors import MemoryStoreError
 from logdiag.model import Decision, Diagnosis, Reason
 from logdiag.pipeline import diagnose
@@ -58,7 +58,7 @@ def schema(form: str) -> None:
         return
     from logdiag.rules.files import schema_of
 
-    print_json(schema_of(form))
+    print_listed("json", schema_of(form))
 
 
 @click.command("completion", short_help="Print what lets a shell complete words.")

@@ -1,13 +1,13 @@
-"""`logdiag rules list|show|test|why|new|suggest|learn-filters|draft`."""
+"""`logdiag rules list|show|test|why|new|suggest|learn-filters|draft`, and `logdiag forms test|why`."""
 
 from __future__ import annotations
 
 import os
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -33,8 +33,13 @@ from logdiag.settings import Settings
 if TYPE_CHECKING:
     from logdiag.agent.ask import Asker
     from logdiag.authoring.rule_file import Proposal
+    from logdiag.rules.tables import Problem
 
-_accept = click.option("--accept", "accepted", is_flag=True, help="Write what passed into the folder of --rules.")
+_proposing = added(
+    click.option("--accept", "accepted", is_flag=True, help="Write what passed into the folder of --rules."),
+    past_failures,
+    own_rules,
+)
 _healthy = click.option(
     "--healthy", multiple=True, metavar="PATH", help="Logs of healthy jobs, on which nothing may fire."
 )
@@ -112,18 +117,16 @@ def test_command(folders: tuple[str, ...], form: str) -> None:
     """
     from logdiag.authoring.scenes import prove
     from logdiag.rules.check import check
-    from logdiag.rules.folders import own_files
+    from logdiag.rules.folders import RuleFiles
 
     book = RuleBook.load(folders)
-    paths = {file.path for file in own_files(folders).contents.values()}
-    own_ids = {item.id for item in book.entries if item.file in paths} if folders else None
-    problems = check(book, own_ids) or prove(book, own_ids)
-    proved = [rule for rule in book.rules if own_ids is None or rule.id in own_ids]
-    filters = [item for item in book.filters if own_ids is None or item.id in own_ids]
+    paths = {file.path for file in RuleFiles(folders).contents.values()}
+    own_ids = {item.id for item in book.entries if not folders or item.file in paths}
+    proved = [rule for rule in book.rules if rule.id in own_ids]
+    filters = [item for item in book.filters if item.id in own_ids]
     examples = sum(len(rule.fires) + len(rule.quiet) for rule in proved)
-    count = f"{len(proved)} rules, {len(filters)} filters, {examples} examples, {len(problems)} problems"
-    print_listed(form, [asdict(problem) for problem in problems], [*map(str, problems), count])
-    sys.exit(1 if problems else 0)
+    problems = check(book, own_ids if folders else None) or prove(book, own_ids if folders else None)
+    _end_with(problems, f"{len(proved)} rules, {len(filters)} filters, {examples} examples", form)
 
 
 @rules.command("new")
@@ -170,10 +173,8 @@ def why_command(line: str, rules: tuple[str, ...]) -> None:
 
 @rules.command("suggest")
 @click.option("--reason", type=REASONS, metavar="REASON", help="Only rules for one reason.")
-@_accept
 @_healthy
-@past_failures
-@own_rules
+@_proposing
 def suggest_command(reason: Reason | None, accepted: bool, healthy: tuple[str, ...], **options: Any) -> None:
     """Propose rules from incidents that people confirmed: at least two of one reason with alike lines.
 
@@ -195,9 +196,7 @@ def suggest_command(reason: Reason | None, accepted: bool, healthy: tuple[str, .
 @click.argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG...")
 @job_option
 @click.option("--samples", type=click.IntRange(1, 15), default=3, metavar="N", help="How many votes.")
-@_accept
-@past_failures
-@own_rules
+@_proposing
 @_model
 def learn_command(logs: tuple[str, ...], job: tuple[str, ...], samples: int, accepted: bool, **options: Any) -> None:
     """Let a language model describe the regular output of LOG, so that the digests of the job's next runs leave it out.
@@ -225,10 +224,8 @@ def learn_command(logs: tuple[str, ...], job: tuple[str, ...], samples: int, acc
 
 @rules.command("draft")
 @click.argument("incidents", nargs=-1, required=True, metavar="INCIDENT...")
-@_accept
 @_healthy
-@past_failures
-@own_rules
+@_proposing
 @_model
 def draft_command(incidents: tuple[str, ...], accepted: bool, healthy: tuple[str, ...], **options: Any) -> None:
     """Let a language model write a rule for confirmed incidents of one reason, given by their ids.
@@ -246,6 +243,58 @@ def draft_command(incidents: tuple[str, ...], accepted: bool, healthy: tuple[str
         others = [*store.confirmed(), *store.shipped]
     drafted = draft_rule(known, asker, others=others, folders=settings.rules, healthy=healthy)
     sys.exit(_print_or_write([(drafted.id, drafted)], target))
+
+
+@click.group(
+    epilog="""\b
+Examples:
+  logdiag forms why '[rank5]: 10:00:00 ERROR boom'   which forms the head of a line has
+  logdiag forms test our-rules/                      prove the forms in our-rules/forms/"""
+)
+def forms() -> None:
+    """Look at how the head of a line is read, and prove the log forms."""
+
+
+@forms.command("test")
+@click.argument("folders", nargs=-1, type=PATH, metavar="[DIR]...")
+def test_forms_command(folders: tuple[str, ...]) -> None:
+    """Prove the shipped log forms, and those in DIR/forms/, by their samples. All problems are printed at once."""
+    from logdiag.read.form_check import check
+    from logdiag.read.forms import load_forms
+
+    loaded = load_forms(folders, proof=True)
+    samples = len(loaded.keys.samples) + sum(len(form.samples) for form in loaded.forms)
+    _end_with(check(loaded), f"{len(loaded.forms)} forms, {samples} samples")
+
+
+@forms.command("why")
+@click.argument("line")
+@own_rules
+def why_form_command(line: str, rules: tuple[str, ...]) -> None:
+    """Say which forms the head of LINE has, one behind the other, and what they tell."""
+    from logdiag.read.form_check import plain_line, read_alone
+    from logdiag.read.forms import load_forms
+    from logdiag.read.prefixes import heads_of
+
+    loaded = load_forms(rules)
+    plain = plain_line(line, loaded)
+    if plain != line:
+        say(f"a record; it is read as: {plain}")
+    for form, match in heads_of(plain, loaded):
+        if form:
+            say(f"{form.id}  {match[0]!r}  {form.title}")
+    read = read_alone(line, loaded)
+    for name in ("rank", "node", "clock", "level", "speaker", "message"):
+        value = getattr(read, name)
+        if value not in (None, ""):
+            say(f"  {'time' if name == 'clock' else name} = {value}")
+
+
+def _end_with(problems: Sequence[Problem], proved: str, form: str = "text") -> NoReturn:
+    """Prints all problems, and how much was proved; the exit status tells whether there were any."""
+    rows = [*map(str, problems), f"{proved}, {len(problems)} problems"]
+    print_listed(form, [asdict(problem) for problem in problems], rows)
+    sys.exit(1 if problems else 0)
 
 
 def _print_file(text: str) -> None:

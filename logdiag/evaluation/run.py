@@ -21,7 +21,7 @@ from logdiag.evaluation.scoring import Answer, Row, answer_of, failed_row, judge
 from logdiag.pipeline import Memory, diagnose
 from logdiag.pipeline.workers import answers_of
 from logdiag.rules import RuleBook
-from logdiag.rules.folders import read_folders
+from logdiag.rules.folders import RuleFiles, shipped_folder
 
 if TYPE_CHECKING:
     from logdiag.agent.opinion import AgentSettings
@@ -109,7 +109,7 @@ def document_of(
     document["made_by"] = {
         "logdiag": __version__,
         "python": platform.python_version(),
-        "rules": read_folders(folders).fingerprint().hex(),
+        "rules": RuleFiles([shipped_folder(), *folders]).fingerprint().hex(),
         "files": list(case_set.files),
         "cases": len(rows),
     }

@@ -12,8 +12,8 @@ from pydantic import Field, RootModel
 from logdiag.errors import RuleError
 from logdiag.patterns import pattern_of
 from logdiag.read.forms import Form, Forms, Keys, Sample
-from logdiag.rules import limits
 from logdiag.rules.folders import RuleFile, RuleFiles
+from logdiag.rules.searching import check_size, wrong_with
 from logdiag.rules.tables import Strict, all_of, line_with, load_yaml, validated
 
 FIELDS = frozenset(
@@ -75,12 +75,7 @@ def parse(folders: Sequence[RuleFiles]) -> Forms:
     # The tables first: the patterns are made of pieces.
     in_order = (sorted(files.contents.values(), key=lambda file: file.id not in _TAKE) for files in folders)
     all_of(lambda file: _TAKE.get(file.id, _take_forms)(tables, file, load_yaml(file)), chain.from_iterable(in_order))
-    patterns = [form.pattern for form in tables.forms.values() if not form.shipped]
-    if sum(map(limits.size, patterns)) > limits.LARGEST:
-        most = f"{limits.LARGEST:,} characters with their repeats"
-        raise RuleError(
-            f"forms: the {len(patterns):,} patterns of your own stand for more than {most}; bound them lower"
-        )
+    check_size("forms", [form.pattern for form in tables.forms.values() if not form.shipped])
     forms = sorted(tables.forms.values(), key=lambda form: form.shipped)
     return _in_order(Forms(forms, tables.levels, Keys(**tables.keys, samples=tables.samples)))
 
@@ -132,7 +127,7 @@ def _form(identity: str, entry: _Form, pieces: dict[str, str], file: RuleFile) -
     before = "|".join(f"(?<={text})" for text in texts_before)
     before = f"(?:{before})" if len(texts_before) > 1 else before
     for pattern_text in (before + pattern, entry.begins):
-        if problem := limits.wrong_with(pattern_text):
+        if problem := wrong_with(pattern_text):
             raise error(f"{pattern_text}: {problem}")
     import regex
 

@@ -16,8 +16,7 @@ from markupsafe import Markup, escape
 from logdiag._version import __version__
 from logdiag.model import Diagnosis, Line, LineInFile, Place
 from logdiag.report import words
-from logdiag.report.processes import processes_of
-from logdiag.report.timeline import timeline
+from logdiag.report.processes import processes_of, timeline
 
 # Lines of all logs together on the page: a browser opens it at once, and a mail takes it.
 _MOST_LINES = 12_000
@@ -26,28 +25,36 @@ _FOLDER = Path(__file__).parent
 
 
 def document(diagnosis: Diagnosis) -> str:
-    """The report as one HTML page, whose size does not depend on that of the log."""
-    lines = _shown_lines(diagnosis)
-    kept = sum(map(len, lines.values()))
+    """The report as one HTML page, whose size does not depend on that of the log. Values are escaped and cut; its
+    policy allows only its own style and script."""
     linked = _linked_lines(diagnosis)
+    lines = _shown_lines(diagnosis, linked)
+    kept = sum(map(len, lines.values()))
     targets = dict.fromkeys(line.in_file for shown in lines.values() for line in shown if line.in_file in linked)
     ids = {target: f"l{index}" for index, target in enumerate(targets)}
     processes = processes_of(diagnosis)
     table = diagnosis.collectives
-    return _page(
-        answer=diagnosis,
-        words=words,
-        verdict=_verdict(diagnosis),
-        timeline=timeline(processes, lambda mark: ids.get(mark.line.in_file, "")),
-        evidence=[(name, list(items)) for name, items in groupby(diagnosis.evidence, key=lambda item: item.source)],
-        in_group=sorted(table.rows, key=lambda row: (row.rank not in table.ranks, row.rank)) if table else (),
-        processes=processes,
-        lines=lines,
-        ids=ids,
-        kinds={mark.line.in_file: mark.kind for mark in reversed(diagnosis.marks)},
-        kept=kept,
-        left_out=len(diagnosis.digest.lines) - kept,
-        version=__version__,
+    style, script = ((_FOLDER / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    parts = {"style": style, "script": script, "style_hash": _hash(style), "script_hash": _hash(script)}
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            {name: Markup(part) for name, part in parts.items()},  # the package's own files
+            answer=diagnosis,
+            words=words,
+            verdict=_verdict(diagnosis),
+            timeline=timeline(processes, lambda mark: ids.get(mark.line.in_file, "")),
+            evidence=[(name, list(items)) for name, items in groupby(diagnosis.evidence, key=lambda item: item.source)],
+            in_group=sorted(table.rows, key=lambda row: (row.rank not in table.ranks, row.rank)) if table else (),
+            processes=processes,
+            lines=lines,
+            ids=ids,
+            kinds={mark.line.in_file: mark.kind for mark in reversed(diagnosis.marks)},
+            kept=kept,
+            left_out=len(diagnosis.digest.lines) - kept,
+            version=__version__,
+        )
     )
 
 
@@ -82,13 +89,12 @@ def _linked_lines(diagnosis: Diagnosis) -> set[LineInFile]:
     return marked | {item.in_file for item in listed}
 
 
-def _shown_lines(diagnosis: Diagnosis) -> dict[str, Sequence[Line]]:
+def _shown_lines(diagnosis: Diagnosis, linked: set[LineInFile]) -> dict[str, Sequence[Line]]:
     """The lines of each log on the page, the root's log first: its last ones, and those around a linked line."""
     by_source: dict[str, list[Line]] = {}
     for line in diagnosis.digest.lines:
         by_source.setdefault(line.source, []).append(line)
     root = diagnosis.root_cause.source if diagnosis.root_cause else ""
-    linked = _linked_lines(diagnosis)
     most = _MOST_LINES // max(len(by_source), 1)
     shown: dict[str, Sequence[Line]] = {}
     for source in sorted(by_source, key=lambda source: source != root):
@@ -97,15 +103,6 @@ def _shown_lines(diagnosis: Diagnosis) -> dict[str, Sequence[Line]]:
         near = {index for target in targets for index in range(target - _NEAR_A_MARK, target + _NEAR_A_MARK + 1)}
         shown[source] = [line for index, line in enumerate(lines) if index in near or index >= len(lines) - most]
     return shown
-
-
-def _page(**values: object) -> str:
-    """Renders `page.html` with `page.css` and `page.js`. Values are escaped and cut; the page's security policy allows
-    only its own style and script."""
-    style, script = ((_FOLDER / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
-    parts = {"style": style, "script": script, "style_hash": _hash(style), "script_hash": _hash(script)}
-    marked = {name: Markup(part) for name, part in parts.items()}  # the package's own files
-    return _environment().get_template("page.html").render(**marked, **values)
 
 
 @cache

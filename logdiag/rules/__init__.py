@@ -1,6 +1,6 @@
 """The rule engine: what is known about lines of logs, as data, and one scan that finds it.
 
-`schema` reads the YAML files, `matcher` finds patterns in blocks of bytes, `book` ties both together (`RuleBook.load`,
+`files` reads the YAML files, `matcher` finds patterns in blocks of bytes, `book` ties both together (`RuleBook.load`,
 `.scan`, `.confirm`), `check` proves the rules by their examples.
 """
 

@@ -36,7 +36,7 @@ HARMLESS = "harmless"
 _ROLE_ORDER = (Role.CAUSE, Role.SYMPTOM, Role.HINT, Role.FINISHED, Role.STRUCTURE, Role.PLACE)
 
 Patterns = list[tuple[int, str]]
-"""The patterns that one matcher looks for, by their numbers: each with the index of its rule."""
+"""The patterns that one matcher looks for, by their numbers: each with the index of its rule or filter in `entries`."""
 
 
 class Marks(NamedTuple):
@@ -66,42 +66,42 @@ class RuleBook:
         words: tuple[bytes, ...] = (),
     ) -> None:
         self.forms = forms
-        self.rules = tuple(rules)
-        self.filters = tuple(filters)
+        self.rules, self.filters = tuple(rules), tuple(filters)
+        self.entries: tuple[Rule | Filter, ...] = (*self.rules, *self.filters)
         self.reasons = reasons or {}
         self.confidence = confidence or dict.fromkeys(Support, 0.0)
         self.roles = tuple(Role(rule.role) for rule in self.rules)
         # Patterns of regular output (progress, filters) and those that soften a line match most lines of every log, so
         # they are not scanned for: line shapes find regular output, and only lines with a failure are softened.
-        self.scanned: Patterns = []
-        self.softening: Patterns = []
-        self.progress: Patterns = []
+        self.scanned, self.softening, self.regular = self.groups = Patterns(), Patterns(), Patterns()
         for index, (rule, role) in enumerate(zip(self.rules, self.roles, strict=True)):
             group = self.softening if role in _ONLY_KEPT_LINES else self.scanned
-            group = self.progress if role is Role.PROGRESS else group
+            group = self.regular if role is Role.PROGRESS else group
             group += [(index, pattern) for pattern in rule.match]
+        for index, item in enumerate(self.filters, len(self.rules)):
+            self.regular += [(index, pattern) for pattern in item.drop]
         # What the patterns that read what a line tells of a process are for: ended, host, ...
         numbered = enumerate(index for index, _ in self.softening)
         processes = ((number, self.rules[index]) for number, index in numbered if self.roles[index] is Role.PROCESS)
         self.topics = {number: rule.id.split("/")[2] for number, rule in processes}
-        self.drops = tuple((item.id, pattern) for item in self.filters for pattern in item.drop)
         self._searcher = Searcher(_own_patterns(self.entries))
         self.search = self._searcher.on
         self._structural = self._of_role(Role.STRUCTURE)
         self._calls = self._of_role(Role.CALL)
         self._never_fire = self._structural | self._calls
         if matchers is None:
-            from logdiag.rules.compiling import compiled_matchers, healthy_text
+            from logdiag.rules.loading import compiled_matchers, healthy_text
 
             matchers = compiled_matchers(self, healthy_text(self))
         self.matchers = tuple(matchers)
         self.matcher, self.softening_matcher, self.regular_matcher = self.matchers
         if narrower is None:
-            from logdiag.rules.compiling import narrower_in
+            from logdiag.rules.loading import narrower_in
 
             narrower = narrower_in(self)
         self.narrower = narrower
-        self._words = words
+        if words:
+            self.words = words
         # Computed on first use and kept for all diagnoses: the same patterns come again and again.
         self.marks_of = lru_cache(_MOST_CACHED)(self._marks_of)
         self._fireable = cache(self._new_fireable)
@@ -124,14 +124,9 @@ class RuleBook:
             raise RuleError(f"rules: {folders!r} is no folder of rules; give a path, or several")
         return load(tuple(folders))
 
-    @property
-    def entries(self) -> tuple[Rule | Filter, ...]:
-        """The rules and the filters."""
-        return (*self.rules, *self.filters)
-
     def entry_of(self, reason: Reason) -> ReasonEntry:
         """The entry of a reason in the table; for a reason without one, an entry whose action is for a person."""
-        return self.reasons.get(reason) or _NOT_IN_THE_TABLE
+        return self.reasons.get(reason, _NOT_IN_THE_TABLE)
 
     def scan(self, data: bytes) -> list[Hit]:
         """The lines of a block (whole lines, as bytes) on which a rule may fire, in order."""
@@ -145,10 +140,10 @@ class RuleBook:
     def _new_fireable(self, hex: bool) -> Fireable:
         from logdiag.rules.literals import Fireable, Needed
 
-        needed = Needed(*marshal.loads((self._words or self.words)[hex]))
+        needed = Needed(*marshal.loads(self.words[hex]))
         return Fireable([pattern for _, pattern in self.scanned], needed, hex=hex)
 
-    @property
+    @cached_property
     def words(self) -> tuple[bytes, ...]:
         """The words that a line's shape must hold for the scanned patterns to fire, packed by `marshal`: with its
         hexadecimal numbers, and without them."""
@@ -158,7 +153,6 @@ class RuleBook:
         return tuple(marshal.dumps(tuple(needed_for(patterns, hex=hex)), MARSHAL) for hex in (False, True))
 
     def _marks_of(self, patterns: tuple[int, ...]) -> Marks:
-        """The marks of a line on which these patterns were found."""
         return Marks(
             not self._structural.isdisjoint(patterns),
             tuple(number for number in patterns if number in self._calls),
@@ -273,19 +267,22 @@ class RuleBook:
 
     def is_progress(self, line: Line) -> bool:
         """Whether a line says that a step of the job's work was made."""
-        numbers = self.regular_matcher.on(line.text)
-        candidates = (self.progress[number] for number in numbers if number < len(self.progress))
+        candidates = (self.regular[number] for number in self.regular_matcher.on(line.text))
         # One is enough, and short patterns are the quickest.
         return any(
             self.search(pattern, line) is not None and self._stands(self.rules[index], line, "")
             for index, pattern in sorted(candidates, key=lambda candidate: len(candidate[1]))
+            if index < len(self.rules)
         )
 
     def filters_of(self, line: Line) -> frozenset[str]:
         """The filters that would drop a line."""
-        first = len(self.progress)
-        drops = (self.drops[number - first] for number in self.regular_matcher.on(line.text) if number >= first)
-        return frozenset(name for name, pattern in drops if self.search(pattern, line) is not None)
+        candidates = (self.regular[number] for number in self.regular_matcher.on(line.text))
+        return frozenset(
+            self.entries[index].id
+            for index, pattern in candidates
+            if index >= len(self.rules) and self.search(pattern, line) is not None
+        )
 
     def claims(self, index: int, line: Line, frames: str = "") -> bool:
         """Whether a rule matches a line, whatever other rules say; for checking the rules themselves."""
@@ -313,7 +310,7 @@ class RuleBook:
     def parts(self) -> tuple[Any, ...]:
         """The arguments with which `RuleBook` builds this book again in another process."""
         arguments = (self.rules, self.filters, self.reasons, self.confidence, self.narrower, self.matchers)
-        return (*arguments, self.forms, self._words)
+        return (*arguments, self.forms, self.words)
 
     def fresh(self) -> RuleBook:
         """The same rules for one diagnosis, with nothing passed over yet."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cache, partial
 
 from logdiag.model import Line, Role
@@ -62,11 +62,8 @@ def _examples_taken(book: RuleBook, own: Container[str]) -> Iterator[Problem]:
 def _check_rule(book: RuleBook, index: int) -> Iterator[Problem]:
     rule = book.rules[index]
     problem = partial(problem_at, rule.file, rule.id)
-    for pattern in (*rule.match, *rule.unless, *rule.within):
-        yield from _check_pattern(book, rule, pattern)
-    for pattern in rule.match:
-        if not any(book.search(pattern, example_line(example, book.forms)[0]) for example in rule.fires):
-            yield problem(pattern, f"no example is hit by {pattern!r}", "add one real line it is for, or remove it")
+    yield from _check_patterns(book, rule, (*rule.match, *rule.unless, *rule.within))
+    yield from _never_hit(book, rule, rule.match, rule.fires)
     for pattern in rule.unless:
         if not any(_only_for(book, rule, pattern, example) for example in rule.quiet):
             yield problem(
@@ -124,20 +121,32 @@ def _misjudged(book: RuleBook, index: int, line: Line, frames: str) -> tuple[str
     return f"{other} takes {line.text!r}", "make this pattern narrower or that one not match"
 
 
-def _check_pattern(book: RuleBook, rule: Rule | Filter, pattern: str) -> Iterator[Problem]:
+def _check_patterns(book: RuleBook, item: Rule | Filter, patterns: Iterable[str]) -> Iterator[Problem]:
     import regex
 
-    problem = partial(problem_at, rule.file, rule.id, pattern)
-    try:
-        slow = any(takes_too_long(partial(book.search, pattern, line)) for line in _hard_lines())
-    except regex.error as error:
-        yield problem(f"{pattern!r} is no regular expression ({error})", "correct it")
-        return
-    if _NOT_FOR_BYTES.search(pattern) or (not pattern.isascii() and pattern.startswith("(?i)")):
-        remedy = "write a branch, (?:é|è), or put it into a group of its own"
-        yield problem(f"{pattern!r} is not ASCII where one character must be one byte", remedy)
-    if slow:
-        yield problem(f"{pattern!r} takes too long on a long line", "bound its repeats")
+    for pattern in patterns:
+        problem = partial(problem_at, item.file, item.id, pattern)
+        try:
+            slow = any(takes_too_long(partial(book.search, pattern, line)) for line in _hard_lines())
+        except regex.error as error:
+            yield problem(f"{pattern!r} is no regular expression ({error})", "correct it")
+            continue
+        if _NOT_FOR_BYTES.search(pattern) or (not pattern.isascii() and pattern.startswith("(?i)")):
+            remedy = "write a branch, (?:é|è), or put it into a group of its own"
+            yield problem(f"{pattern!r} is not ASCII where one character must be one byte", remedy)
+        if slow:
+            yield problem(f"{pattern!r} takes too long on a long line", "bound its repeats")
+
+
+def _never_hit(
+    book: RuleBook, item: Rule | Filter, patterns: Iterable[str], examples: Sequence[str]
+) -> Iterator[Problem]:
+    """The patterns that are found in none of their examples."""
+    lines = [example_line(example, book.forms)[0] for example in examples]
+    for pattern in patterns:
+        if not any(book.search(pattern, line) for line in lines):
+            what, remedy = f"no example is hit by {pattern!r}", "add one real line it is for, or remove it"
+            yield problem_at(item.file, item.id, pattern, what, remedy)
 
 
 @cache
@@ -147,10 +156,8 @@ def _hard_lines() -> tuple[Line, ...]:
 
 def _check_filter(book: RuleBook, item: Filter) -> Iterator[Problem]:
     problem = partial(problem_at, item.file, item.id)
-    for pattern in item.drop:
-        yield from _check_pattern(book, item, pattern)
-        if not any(book.search(pattern, example_line(example, book.forms)[0]) for example in item.drops):
-            yield problem(pattern, f"no example is hit by {pattern!r}", "add one real line it is for")
+    yield from _check_patterns(book, item, item.drop)
+    yield from _never_hit(book, item, item.drop, item.drops)
     for wanted, examples in ((True, item.drops), (False, item.keeps)):
         for example in examples:
             line, _ = example_line(example, book.forms)

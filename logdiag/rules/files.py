@@ -21,9 +21,9 @@ from pydantic import (
 from logdiag.errors import RuleError
 from logdiag.model import Action, Reason, Role, Support
 from logdiag.patterns import pattern_of
-from logdiag.rules import limits
 from logdiag.rules.folders import RuleFile, RuleFiles, shipped_folder
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
+from logdiag.rules.searching import check_size, wrong_with
 from logdiag.rules.tables import Strict, all_of, below, line_of, line_with, load_yaml, validated
 
 _LONGEST_SHOWN = 200
@@ -33,7 +33,7 @@ _PIECE = pattern_of(r"\{([a-z_]+)\}")
 
 def _usable(pattern: str, info: ValidationInfo) -> str:
     """Checks a pattern of the user's own; those that ship are proved by the tests. Raises ValueError."""
-    problem = "" if info.context is None or info.context.ships else limits.wrong_with(_whole(pattern))
+    problem = "" if info.context is None or info.context.ships else wrong_with(_whole(pattern))
     if problem:
         raise ValueError(
             f"{pattern if len(pattern) <= _LONGEST_SHOWN else f'{pattern[:_LONGEST_SHOWN]}...'}: {problem}"
@@ -272,9 +272,7 @@ def parse(files: RuleFiles) -> Parsed:
     rules = _by_id([(files.contents[name], item) for name, items in contents.items() for item in items])
     own = [pattern for rule in rules if not rule.shipped for pattern in (*rule.match, *rule.unless, *rule.within)]
     own += [pattern for item in filters if not item.shipped for pattern in item.drop]
-    if sum(map(limits.size, own)) > limits.LARGEST:
-        most = f"{limits.LARGEST:,} characters with their repeats"
-        raise RuleError(f"rules: the {len(own):,} patterns of your own stand for more than {most}; bound them lower")
+    check_size("rules", own)
     return Parsed(rules, sorted(filters, key=lambda item: item.id), reasons, confidence)
 
 
@@ -316,7 +314,6 @@ def _read(file: RuleFile) -> Any:
 
 
 def _catalogue(file: RuleFile, read: _CatalogueFile) -> list[Rule]:
-    """The rules of a catalogue, one a row."""
     shared = read.model_dump(mode="json", include=set(_OF_A_CATALOGUE), exclude_none=True)
 
     def made(item: tuple[str, _CatalogueRow]) -> Rule:

@@ -10,8 +10,11 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from logdiag.errors import RuleError
-from logdiag.rules import limits
 from logdiag.settings.places import StrPath
+
+# A folder that holds more is no folder of rules; the shipped one stays far below.
+_MOST_FOLDERS, MOST_FILES = 10_000, 5_000
+_MOST_BYTES, _MOST_BYTES_OF_A_FILE = 8 << 20, 256 << 10
 
 
 class RuleFile(NamedTuple):
@@ -29,19 +32,19 @@ class RuleFile(NamedTuple):
 
 
 class RuleFiles:
-    """The rule files of one or more folders by their ids, a later folder's file replacing an earlier one's of the same
-    id; `contents` has those of a later folder last."""
+    """The files of one or more folders of rules, by their ids, a later folder's file replacing an earlier one's of the
+    same id; `contents` has those of a later folder last. Raises RuleError for what is no folder of rules."""
 
     def __init__(self, folders: Iterable[StrPath]) -> None:
         self.contents: dict[str, RuleFile] = {}
         read = 0
-        for folder in [os.fspath(path) for path in folders]:
+        for folder in map(_checked, folders):
             for identity, path in _yaml_files(folder):
                 self.contents.pop(identity, None)
                 self.contents[identity] = RuleFile(path, _content(path), identity, folder)
                 read += len(self.contents[identity].content)
-                if len(self.contents) > limits.MOST_FILES or read > limits.MOST_BYTES:
-                    most = f"{limits.MOST_FILES} files or {limits.MOST_BYTES >> 20} MB"
+                if len(self.contents) > MOST_FILES or read > _MOST_BYTES:
+                    most = f"{MOST_FILES} files or {_MOST_BYTES >> 20} MB"
                     raise RuleError(f"{folder}: holds more than {most} of rules; give the folder of rules alone")
 
     def fingerprint(self, *, paths: bool = False) -> bytes:
@@ -53,28 +56,20 @@ class RuleFiles:
         return digest.digest()
 
 
-def read_folders(extra: Iterable[StrPath]) -> RuleFiles:
-    """The shipped rules and those of `extra` folders, unparsed. Raises RuleError."""
-    extra = tuple(extra)
-    own_files(extra)
-    return RuleFiles([shipped_folder(), *extra])
-
-
-def own_files(folders: Iterable[StrPath]) -> RuleFiles:
-    """The rules of one's own folders, unparsed. Raises RuleError."""
-    folders = tuple(folders)
-    for folder in folders:
-        if not isinstance(folder, (str, os.PathLike)) or "\0" in os.fspath(folder) or not os.path.isdir(folder):
-            raise RuleError(f"{folder!s}: no such folder of rules; give a folder that holds <topic>/<name>.yaml")
-    return RuleFiles(folders)
-
-
 @cache
 def shipped_folder() -> str:
     """Where the rules that come with logdiag lie: inside the package, or beside it in a checkout."""
     package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     installed = os.path.join(package, "data", "rules")
     return installed if os.path.isdir(installed) else os.path.join(os.path.dirname(package), "rules")
+
+
+def _checked(folder: object) -> str:
+    if isinstance(folder, (str, os.PathLike)):
+        path: str = os.fspath(folder)
+        if "\0" not in path and os.path.isdir(path):
+            return path
+    raise RuleError(f"{folder!s}: no such folder of rules; give a folder that holds <topic>/<name>.yaml")
 
 
 def _content(path: str) -> bytes:
@@ -84,8 +79,8 @@ def _content(path: str) -> bytes:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise RuleError(f"{path}: is no file; remove it from the rules")
-            if status.st_size > limits.MOST_BYTES_OF_A_FILE:
-                raise RuleError(f"{path}: is larger than {limits.MOST_BYTES_OF_A_FILE >> 10} kB; split it")
+            if status.st_size > _MOST_BYTES_OF_A_FILE:
+                raise RuleError(f"{path}: is larger than {_MOST_BYTES_OF_A_FILE >> 10} kB; split it")
             return file.read(status.st_size)
     except OSError as error:
         raise RuleError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
@@ -98,8 +93,8 @@ def _unreadable(error: OSError) -> None:
 def _yaml_files(folder: str) -> Iterator[tuple[str, str]]:
     """(id, path) of each rule file below a folder."""
     for number, (parent, folders, names) in enumerate(os.walk(folder, onerror=_unreadable)):
-        if number >= limits.MOST_FOLDERS:
-            raise RuleError(f"{folder}: holds more than {limits.MOST_FOLDERS} folders; give the folder of rules alone")
+        if number >= _MOST_FOLDERS:
+            raise RuleError(f"{folder}: holds more than {_MOST_FOLDERS} folders; give the folder of rules alone")
         folders.sort()
         below = parent[len(folder) :].strip(os.sep).replace(os.sep, "/")
         for name in sorted(names):

@@ -1,15 +1,18 @@
-"""Searches for a rule's patterns on lines, without ever hanging on one."""
+"""Searches for a rule's patterns on lines, without ever hanging on one, and says which patterns of the user's own are
+too large to be used. The shipped ones stay far below these limits."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from copy import copy
 from functools import partial
 from typing import Any
 
+from logdiag.errors import RuleError
 from logdiag.model import Line
 from logdiag.patterns import pattern_of
 
@@ -30,6 +33,11 @@ _SECONDS = 0.2
 _MOST_SLOW = 10
 # CPU seconds that a pattern may take on one line when rules are tested.
 _TO_PROVE = 0.05
+# In characters, with repeats written out: of one pattern of the user's own, and of all together.
+_LONGEST_PATTERN, _LARGEST_PATTERN, LARGEST = 4_000, 20_000, 2_000_000
+# An escaped character, a class, a counted repeat, or any other character.
+_PART = pattern_of(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(\d*),?(\d*)\}|.", re.DOTALL)
+_LONGEST_NUMBER = 6
 
 
 class Searcher:
@@ -89,17 +97,16 @@ class Searcher:
     def _compile(self, pattern: str) -> tuple[Any, _Search, _Search]:
         """Compiles a pattern: whether it is anchored, its search, and its match."""
         plain = unanchored(pattern)
-        try:
-            if pattern in self._own:
-                raise re.error("not proved")
-            compiled = pattern_of(plain)
-            found: tuple[_Search, _Search] = compiled.search, compiled.match
-        except re.error:
+        if pattern not in self._own:
+            with suppress(re.error):  # a few of those that ship are patterns of `regex` only
+                proved = pattern_of(plain)
+                self._compiled[pattern] = plain != pattern, proved.search, proved.match
+        if pattern not in self._compiled:
             import regex
 
             timed = regex.compile(plain)
-            found = partial(timed.search, timeout=_SECONDS), partial(timed.match, timeout=_SECONDS)
-        self._compiled[pattern] = (plain != pattern, *found)
+            search, match = partial(timed.search, timeout=_SECONDS), partial(timed.match, timeout=_SECONDS)
+            self._compiled[pattern] = plain != pattern, search, match
         return self._compiled[pattern]
 
 
@@ -128,3 +135,47 @@ def _message_starts(line: Line) -> list[int]:
             starts.append(len(line.text) - len(line.text[start:].lstrip()))
     label = _LABEL.match(line.text, starts[-1]) if starts else None
     return [*starts, label.end()] if label else starts
+
+
+def wrong_with(pattern: str) -> str:
+    """Why a pattern of the user's own cannot be used, and the remedy; empty if it can."""
+    if len(pattern) > _LONGEST_PATTERN:
+        return f"is longer than {_LONGEST_PATTERN} characters; write several"
+    if size(pattern) > _LARGEST_PATTERN:
+        return f"stands for more than {_LARGEST_PATTERN} characters with its repeats; bound them lower"
+    import regex
+
+    try:
+        regex.compile(pattern)
+    except (regex.error, ValueError, OverflowError, RecursionError, MemoryError) as error:
+        return f"is no regular expression ({error}); correct it"
+    return ""
+
+
+def check_size(kind: str, own: Sequence[str]) -> None:
+    """Raises RuleError where all patterns of the user's own rules or forms (their `kind`) together are too large."""
+    if sum(map(size, own)) > LARGEST:
+        most = f"{LARGEST:,} characters with their repeats"
+        raise RuleError(f"{kind}: the {len(own):,} patterns of your own stand for more than {most}; bound them lower")
+
+
+def size(pattern: str) -> int:
+    """The number of characters of a pattern with each counted repeat written out, also in nested groups."""
+    outer: list[int] = []
+    total = last = 0
+    for part in _PART.finditer(pattern):
+        text = part[0]
+        if text == "(":
+            outer.append(total)
+            total = last = 0
+        elif text == ")" and outer:
+            last = max(total, 1)
+            total = outer.pop() + last
+        elif text[0] == "{" and len(text) > 1:
+            times = max(int(number[:_LONGEST_NUMBER] or "0") for number in part.groups())
+            total += last * (max(times, 1) - 1)
+            last *= max(times, 1)
+        else:
+            last = 1
+            total += 1
+    return total

@@ -82,8 +82,7 @@ def load_settings(
     flags = dict(flags or {})
     path = flags.pop("config", None) or environ.get("LOGDIAG_CONFIG")
     files = (named_file(str(path)),) if path else look_for(folder)
-    in_files = [(file.path, name, value) for file in files for name, value in file.values.items()]
-    values, origins = _values([*in_files, *_from_environment(environ), *_from_flags(flags)])
+    values, origins = _values(_entries(files, environ, flags))
     origins = dict.fromkeys(KEYS, "default") | origins
     notes = (*(note for file in files for note in file.notes), *_unknown_variables(environ))
     settings = Settings(**values, origins=origins, files=files, notes=notes)
@@ -131,17 +130,17 @@ def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
             yield f"environment {variable}: ignored, no such setting; known are {', '.join(sorted(known))}"
 
 
-def _from_flags(flags: Mapping[str, object]) -> Iterator[Entry]:
+def _entries(files: Iterable[ConfigFile], environ: Mapping[str, str], flags: Mapping[str, object]) -> Iterator[Entry]:
+    """Yields all values that are set, those that win last."""
+    for file in files:
+        yield from ((file.path, name, value) for name, value in file.values.items())
+    for name in _READERS:
+        variable = f"LOGDIAG_{name.upper()}"
+        if text := environ.get(variable):
+            yield f"environment {variable}", name, text.split(os.pathsep) if name == "rules" else text
     for name, value in flags.items():
         values = value if name == "llm" and isinstance(value, tuple) else (value,)
         yield from ((f"--{name.replace('_', '-')}", name, item) for item in values if item is not None and item != ())
-
-
-def _from_environment(environ: Mapping[str, str]) -> Iterator[Entry]:
-    for name in _READERS:
-        variable = f"LOGDIAG_{name.upper()}"
-        if value := environ.get(variable):
-            yield f"environment {variable}", name, value.split(os.pathsep) if name == "rules" else value
 
 
 def _folders(value: object) -> tuple[str, ...]:

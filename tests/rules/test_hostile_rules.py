@@ -10,7 +10,7 @@ import pytest
 
 from logdiag import RuleError, diagnose
 from logdiag.model import Reason
-from logdiag.rules import RuleBook, limits
+from logdiag.rules import RuleBook, folders, searching
 from logdiag.rules.files import parse
 from logdiag.rules.folders import RuleFiles, shipped_folder
 from tests.helpers import log_of, rule_text, steps, traceback_of, write_rule
@@ -79,9 +79,9 @@ def test_patterns_that_cost_too_much_or_are_none_are_refused_before_they_are_com
 def test_what_ships_stays_far_below_the_limits(book: RuleBook) -> None:
     """So that rules like ours are never refused."""
     patterns = [pattern for rule in book.rules for pattern in (*rule.match, *rule.unless, *rule.within)]
-    assert max(map(limits.size, patterns)) < 5_000
-    assert sum(map(limits.size, patterns)) < limits.LARGEST * 2 / 3
-    assert limits.size("((ab{2}){3}c)+") == 11
+    assert max(map(searching.size, patterns)) < 5_000
+    assert sum(map(searching.size, patterns)) < searching.LARGEST * 2 / 3
+    assert searching.size("((ab{2}){3}c)+") == 11
 
 
 def test_a_file_or_a_folder_that_holds_no_rules_is_refused_at_once(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_file_or_a_folder_that_holds_no_rules_is_refused_at_once(tmp_path: Pat
     with pytest.raises(RuleError, match=r"ours\.yaml: is no file"):
         parse(RuleFiles([tmp_path / "pipe"]))
     (tmp_path / "many" / "script").mkdir(parents=True)
-    for number in range(limits.MOST_FILES + 1):
+    for number in range(folders.MOST_FILES + 1):
         (tmp_path / "many" / "script" / f"{number}.yaml").write_bytes(b"")
     with pytest.raises(RuleError, match="many: holds more than 5000 files"):
         parse(RuleFiles([tmp_path / "many"]))
