@@ -261,7 +261,7 @@ class View:
             gap = line.stream == before.stream and line.position - before.position > 1
             if gap:
                 return index - 1
-            if often and self.shapes[index] == often:
+            if self.shapes[index] == often:
                 return index
         return -1
 
@@ -340,11 +340,11 @@ class View:
         runs = [[" ".join(found[k : k + _QUOTE]) for k in range(len(found) - _QUOTE + 1)] for found in words]
         lines_of = _indices_of_all(runs)
         before, after = [], []
-        for index, runs_of_line in enumerate(runs):
+        for runs_of_line in runs:
             firsts, lasts = ([lines_of[run][end] for run in runs_of_line] for end in (0, -1))
             many = max(len(runs_of_line), 1)
-            before.append(sum(first < index and runs[first] != runs_of_line for first in firsts) / many)
-            after.append(sum(last > index and runs[last] != runs_of_line for last in lasts) / many)
+            before.append(sum(runs[first] != runs_of_line for first in firsts) / many)
+            after.append(sum(runs[last] != runs_of_line for last in lasts) / many)
         return Around(before, after)
 
     @cached_property

@@ -21,7 +21,7 @@ from logdiag.judge.root import DISORDER
 from logdiag.judge.suspects.ranked import RankedLine
 from logdiag.judge.timeline import STEPS_OF_RECOVERY
 from logdiag.judge.tracebacks.forms import FRAME_OF_ANY
-from logdiag.model import CALM, DETAILS, Action, Finding, Line, LinePlace, Reason, Role, Support
+from logdiag.model import CALM, Action, Finding, Line, LinePlace, Reason, Role, Support
 from logdiag.rules.book import HARMLESS
 
 RULE = "suspects"
@@ -75,8 +75,7 @@ def hint_among_the_suspects(facts: Facts) -> Fault | None:
     by_place = {fault.line.place: fault for fault in hints if fault.reason is not Reason.OTHERS}
     suspects = (ranked.line.place for ranked in facts.suspects().lines[:_SUSPECTS])
     named = next((by_place[place] for place in suspects if place in by_place), None)
-    like = (fault for fault in hints if named and fault.finding.rule == named.finding.rule)
-    return next((fault for fault in like if named and fault.reason is named.reason), None)
+    return next((fault for fault in hints if named and fault.finding.rule == named.finding.rule), None)
 
 
 def most_suspicious_though_survived(facts: Facts) -> Fault | None:
@@ -151,7 +150,7 @@ def stands_alone_before_the_root(facts: Facts) -> Fault | None:
     ahead = root.line.position - first.line.position if first.line.stream == root.line.stream else 0
     if first.score < bar or ahead <= 0 or first.line.place in survived or _belongs_to(root, first.line):
         return None
-    if _is_harmless(first.line, facts) or first.line.level in DETAILS:
+    if _is_harmless(first.line, facts):
         return None
     worked_on = len(facts.timeline.steps_after(first.line, any_rank=True)) >= STEPS_OF_RECOVERY
     if worked_on and first.line.level in CALM and ahead > DISORDER:
@@ -296,7 +295,7 @@ def _votes(facts: Facts, line: Line, known: Reason | None) -> Mapping[Reason, fl
     for weight, reasons in heard:
         for reason, chance in reasons:
             votes[reason] += weight * chance
-    total = sum(votes.values()) or 1.0
+    total = sum(votes.values())
     return defaultdict(float, {reason: vote / total for reason, vote in votes.items()})
 
 
