@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeAlias
 
-from logdiag.judge.suspects.line_features import View
+from logdiag.judge.suspects.line_features import NAMED_FAULT, View
 from logdiag.judge.suspects.wording import end_by_wording
 
 Tree: TypeAlias = "float | tuple[int, float, Tree, Tree]"
@@ -96,7 +96,7 @@ def standing_of(view: View) -> tuple[float, ...]:
         float(sum(count <= 1 for count in counts)),
         float(view.regular[-1]),
         math.log1p(counts[-1]),
-        math.log1p(view.named_faults.between(0)),
+        math.log1p(view.hits(NAMED_FAULT).between(0)),
     )
 
 
