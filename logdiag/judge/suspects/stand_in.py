@@ -21,7 +21,7 @@ from logdiag.judge.root import DISORDER
 from logdiag.judge.suspects.ranked import RankedLine
 from logdiag.judge.timeline import STEPS_OF_RECOVERY
 from logdiag.judge.tracebacks.forms import FRAME_OF_ANY
-from logdiag.model import CALM, Action, Finding, Line, LinePlace, Reason, Role, Support
+from logdiag.model import CALM, DETAILS, Action, Finding, Line, LinePlace, Reason, Role, Support
 from logdiag.rules.book import HARMLESS
 
 RULE = "suspects"
@@ -150,7 +150,7 @@ def stands_alone_before_the_root(facts: Facts) -> Fault | None:
     ahead = root.line.position - first.line.position if first.line.stream == root.line.stream else 0
     if first.score < bar or ahead <= 0 or first.line.place in survived or _belongs_to(root, first.line):
         return None
-    if _is_harmless(first.line, facts):
+    if _is_harmless(first.line, facts) or first.line.level in DETAILS:
         return None
     worked_on = len(facts.timeline.steps_after(first.line, any_rank=True)) >= STEPS_OF_RECOVERY
     if worked_on and first.line.level in CALM and ahead > DISORDER:
@@ -295,7 +295,7 @@ def _votes(facts: Facts, line: Line, known: Reason | None) -> Mapping[Reason, fl
     for weight, reasons in heard:
         for reason, chance in reasons:
             votes[reason] += weight * chance
-    total = sum(votes.values())
+    total = sum(votes.values()) or 1.0
     return defaultdict(float, {reason: vote / total for reason, vote in votes.items()})
 
 
