@@ -63,8 +63,6 @@ def examples_of(table: str, case: Case) -> list[Example]:
     if judgement.root is None:
         return []
     words, root = by_words(judgement.root, survey.lines, survey.openings)
-    if root is None:
-        return []
     if table == "listing":
         return list(_of_listings(words, root, case))
     if table == "node":

@@ -1,5 +1,5 @@
 """Trains the small decision trees that correct the network of the suspects, and those that tell whether a log shows a
-failure (see `logdiag.judge.suspects.trees`).
+failure (see `logdiag.judge.suspects.failure`).
 
 `python -m evals.suspects` calls it: gradient boosting (Friedman 2001) on the features of root lines and of some other
 candidates of each log, and on what is told of each log.

@@ -78,7 +78,7 @@ def judge(
     collectives = _collectives(facts)
     root = in_words_of_the_table(root, collectives, book)
     standing = facts.standing
-    rank, node, located = _located(root, facts, collectives, without)
+    rank, node, located = rank_and_node(root, facts, collectives, without) if root else (None, None, ())
     others = _apart_from(root, standing.failures)
     consequences = tuple(fault for fault in others if root is not None and is_consequence(fault, root))
     followed = (decision(is_consequence, fault.line, "consequence") for fault in consequences)
@@ -199,25 +199,6 @@ def in_words_of_the_table(root: Fault | None, collectives: Collectives | None, b
         return root
     facts = {**root.finding.facts, "absent": ", ".join(map(str, collectives.ranks)), "kind": collectives.kind}
     return root._replace(finding=confirmed._replace(line=root.line, facts=facts, generality=root.finding.generality))
-
-
-def _located(
-    root: Fault | None, facts: Facts, collectives: Collectives | None, without: frozenset[str]
-) -> tuple[int | None, str | None, tuple[Decision, ...]]:
-    """The rank and the node where the root happened, and the decisions that found them."""
-    if root is None:
-        return None, None, ()
-    survey = facts.survey
-    return rank_and_node(
-        root,
-        facts.standing.failures,
-        survey.lines,
-        facts.timeline,
-        without,
-        survey.places,
-        collectives,
-        survey.openings,
-    )
 
 
 def _apart_from(root: Fault | None, faults: Iterable[Fault]) -> tuple[Fault, ...]:

@@ -538,7 +538,7 @@ def test_hosts_in_a_tree_may_have_different_numbers_of_processes() -> None:
 def test_no_number_of_a_progress_bar_may_be_a_rank() -> None:
     """It counts steps, whatever else stands on the line."""
     rows = rows_of(_lines(*(f"  2%|#  | {at}/11206 [13:41:09<566:22:59, 186.36s/it]" for at in range(9))))
-    assert not any(number == 7 for row in rows for _, _, number in book_of(rows, rows).slots_of(row))
+    assert not any(number == 7 for row in rows for _, _, number in book_of(rows, rows).numbers[row.at])
 
 
 def test_rows_of_numbers_with_commas_or_in_turn_are_ranks() -> None:

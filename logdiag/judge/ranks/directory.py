@@ -18,7 +18,7 @@ from typing import NamedTuple
 from logdiag.judge.ranks.hosts import Placed, RankAt, hosts_above, hosts_in_a_row, hosts_that_start_some, numbers_in
 from logdiag.judge.ranks.listings import ITEMS, RANGE, Listing, listings_in, may_be_a_host
 from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, PROCESSES
-from logdiag.judge.ranks.weights import Features, score
+from logdiag.judge.ranks.weights import score
 from logdiag.judge.ranks.words import TIGHT, Row, counted, joined, members, short_name, singular
 
 _HEAD, _STATED, _OPENING = 8, 14, 24
@@ -113,7 +113,7 @@ class Directory:
     @property
     def complete(self) -> bool:
         """Whether each rank from the lowest to the highest has a known host; else a host may have unknown ranks too."""
-        return bool(self.hosts) and len(self.hosts) == max(self.hosts) - min(self.hosts) + 1
+        return len(self.hosts) == max(self.hosts) - min(self.hosts) + 1
 
     @property
     def several_hosts(self) -> bool:
@@ -148,11 +148,11 @@ def directory_of(rows: Sequence[Row], opening: Sequence[Row]) -> Directory:
 
 def heard_in(rows: Sequence[Row]) -> Mapping[str, int]:
     """By word and by address, how many lines have it near their start."""
-    return Counter(chain.from_iterable({*row.lower[:_HEAD], *_addresses_in(row)} for row in rows))
-
-
-def _addresses_in(row: Row) -> Iterator[str]:
-    return (joined(row, index) for index, signs in enumerate(row.signs[1 : _HEAD + 1]) if signs in TIGHT)
+    return Counter(
+        word
+        for row in rows
+        for word in {*row.lower[:_HEAD], *(joined(row, at) for at in range(min(_HEAD, len(row.words))))}
+    )
 
 
 def stated_in(rows: Sequence[Row]) -> frozenset[int]:
@@ -160,7 +160,7 @@ def stated_in(rows: Sequence[Row]) -> frozenset[int]:
     return frozenset(numbers_in(rows[:_STATED]))
 
 
-def features_of(listing: Listing, heard: Mapping[str, int], stated: frozenset[int]) -> Features:
+def features_of(listing: Listing, heard: Mapping[str, int], stated: frozenset[int]) -> Mapping[str, float]:
     """The features by which the listing of a job's processes is told from other listings."""
     hosts, noun, low = listing.hosts, listing.noun, min(listing.numbers)
     names = [

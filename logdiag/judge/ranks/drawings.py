@@ -43,8 +43,13 @@ def drawn(opening: Sequence[Row]) -> Iterator[Row]:
             used, lines = _objects(opening, at)
         elif names := _columns(opening, at):
             lines = names
-        yield from (row_of(row.line._replace(text=line, clock=None), row.at) for line in lines)
+        yield from (_as_drawn(row, line) for line in lines)
         at += used
+
+
+def _as_drawn(row: Row, text: str) -> Row:
+    """A line that stands for a part of the drawing that begins at a row."""
+    return row_of(row.line._replace(text=text, clock=None), row.at)
 
 
 def _without_headings(opening: Sequence[Row]) -> Iterator[Row]:
@@ -52,7 +57,7 @@ def _without_headings(opening: Sequence[Row]) -> Iterator[Row]:
     for row, below in pairwise(opening):
         text, indent = row.line.text, len(below.line.text) - len(below.line.text.lstrip(" "))
         if indent < len(text) and text[:indent].strip() and text[indent - 1] in " ([{":
-            rest = row_of(row.line._replace(text=text[indent:], clock=None), row.at)
+            rest = _as_drawn(row, text[indent:])
             if len(rest.words) > 1 and rest.shape[1:] == below.shape[1:]:
                 yield rest
 
@@ -63,7 +68,7 @@ def _rows_of_numbers(opening: Sequence[Row]) -> Iterator[Row]:
     for width, group in groupby(opening, key=_width_of_matrix):
         rows = list(group) if width else []
         if len(rows) > 1 and _count_all([row.words[1:] for row in rows]):
-            yield from (row_of(row.line._replace(text=_numbered(*row.words), clock=None), row.at) for row in rows)
+            yield from (_as_drawn(row, _numbered(*row.words)) for row in rows)
 
 
 def _width_of_matrix(row: Row) -> int:

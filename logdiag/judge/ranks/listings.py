@@ -119,9 +119,10 @@ class Listing:
         return names
 
     @cached_property
-    def ranges(self) -> int:
-        """How many ranges its entries come from; 0 for a listing of lines or items."""
-        return self.columns[-1].count("0") if self.kind == RANGE else 0
+    def counts_devices(self) -> bool:
+        """Whether it numbers devices that each process of a host got: several ranges for a host."""
+        ranges = self.columns[-1].count("0") if self.kind == RANGE else 0
+        return self.hosts is not None and ranges > len(set(self.hosts.of.values()))
 
     @cached_property
     def hosts(self) -> Hosts | None:
@@ -149,7 +150,7 @@ class Listing:
             return None
         # learner-0 rank=0   gpu-3 of rank 3
         same_number = sum(counted(name)[1] == number for number, name in host_of.items())
-        names_themselves = distinct > 1 and 2 * same_number > len(host_of)
+        names_themselves = 2 * same_number > len(host_of)
         device = counted(names[0])[0] in DEVICES or singular(self.nouns[column]) in DEVICES
         if not called_hosts and (names_themselves or device or distinct == 1):
             return None
@@ -411,12 +412,10 @@ def _stem(word: str) -> str:
 
 def _runs(group: _Entries) -> Iterator[_Entries]:
     """The entries of a group that are of lines next to each other."""
-    start = 0
-    for index in range(1, len(group) + 1):
-        if index == len(group) or group[index][0].at != group[index - 1][0].at + 1:
-            if index - start > 1:
-                yield group[start:index]
-            start = index
+    for _, numbered in groupby(enumerate(group), key=lambda pair: pair[1][0].at - pair[0]):
+        run = [entry for _, entry in numbered]
+        if len(run) > 1:
+            yield run
 
 
 def _counting(kind: str, part: _Entries, rows: Sequence[Row]) -> list[Listing]:
@@ -438,9 +437,8 @@ def _counting(kind: str, part: _Entries, rows: Sequence[Row]) -> list[Listing]:
         in_order = kind == ITEMS and listing.has_no_gaps and distinct > _FEWEST_ITEMS
         if listing.noun in STEPS or not (listing.whole or listing.noun in PROCESSES or in_order):
             continue
-        of_devices = listing.hosts is not None and listing.ranges > len(set(listing.hosts.of.values()))
-        if not of_devices and not listing.counts_hosts:
-            found.append(listing)  # Else these are devices that each process of a host got, or hosts.
+        if not listing.counts_devices and not listing.counts_hosts:
+            found.append(listing)
     most = max((listing.size for listing in found), default=0)
     return [listing for listing in found if listing.whole and listing.size == most] or found
 

@@ -12,14 +12,13 @@ from typing import NamedTuple
 
 from logdiag.judge.ranks.directory import in_full
 from logdiag.judge.ranks.listings import may_be_a_host
+from logdiag.judge.ranks.processes import the_only
 from logdiag.judge.ranks.readings import Book
 from logdiag.judge.ranks.vocabulary import BEFORE_HOSTS, COUNTERS, DEVICES, HOST_WORDS, PROCESSES
 from logdiag.judge.ranks.weights import score
 from logdiag.judge.ranks.witnesses import Root
-from logdiag.judge.ranks.words import Row, counted, head_of, singular
-from logdiag.patterns import pattern_of
+from logdiag.judge.ranks.words import Row, counted, head_of, singular, without_numbers
 
-_NUMBERS = pattern_of(r"\d+")
 # So many lines are looked at: the first, those around the root, the last; the first few are the job's banner.
 _FIRST, _AROUND, _LAST, _BANNER = 300, 30, 100, 14
 _MOST_WORDS, _HEAD, _HEAD_OF_SPEAKER = 40, 4, 6
@@ -72,23 +71,21 @@ def candidates(book: Book, root: Root, rank: int | None) -> list[Candidate]:
     indices = {*range(min(_FIRST, len(rows))), *near, *range(max(0, len(rows) - _LAST), len(rows))}
     listed = {host.partition(".")[0] for host in book.directory.hosts.values()}
     words = _words_of([rows[index] for index in sorted(indices)], listed)
-    shapes = Counter(map(_form, words))
-    may_be = {word for word, seen in words.items() if word in listed or _is_host(word, seen, shapes[_form(word)])}
-    if not may_be:
+    forms = Counter(map(without_numbers, words))
+    if not any(word in listed or _is_host(word, seen, forms[without_numbers(word)]) for word, seen in words.items()):
         return []
     named = {index: _ranks_named(rows[index], book) for index in indices}
     families, beside_ranks = _families(words, named), _alone_beside_ranks(words, named)
     found = []
-    for word in (word for word in words if word in may_be):
-        seen = words[word]
-        if not (word in listed or _is_host(word, seen, len(beside_ranks[_form(word)]))):
-            continue
-        features = {
-            **_by_form(word, book, math.log2(shapes[_form(word)])),
-            **_by_position(word, seen, book, root, listed),
-            **_by_rank(word, seen, book, rank, named, families[_form(word)]),
-        }
-        found.append(Candidate(word, features))
+    for word, seen in words.items():
+        form = without_numbers(word)
+        if word in listed or _is_host(word, seen, len(beside_ranks[form])):
+            features = {
+                **_by_form(word, book, math.log2(forms[form])),
+                **_by_position(word, seen, book, root, listed),
+                **_by_rank(word, seen, book, rank, named, families[form]),
+            }
+            found.append(Candidate(word, features))
     return found
 
 
@@ -140,10 +137,6 @@ def _is_host(word: str, seen: _Seen, alike: int) -> bool:
     return prefix or (seen.after_host_word > 0 and seen.in_paths == 0) or (host_like and (in_banner or alike > 1))
 
 
-def _form(word: str) -> str:
-    return _NUMBERS.sub("0", word.lower())
-
-
 def _families(
     words: Mapping[str, _Seen], named: Mapping[int, AbstractSet[int]]
 ) -> Mapping[str, Mapping[int, set[str]]]:
@@ -151,8 +144,8 @@ def _families(
     found: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
     for word, seen in words.items():
         for row in seen.rows:
-            if len(named[row.at]) == 1:
-                found[_form(word)][next(iter(named[row.at]))].add(word)
+            if (rank := the_only(named[row.at])) is not None:
+                found[without_numbers(word)][rank].add(word)
     return found
 
 
@@ -160,10 +153,10 @@ def _alone_beside_ranks(
     words: Mapping[str, _Seen], named: Mapping[int, AbstractSet[int]]
 ) -> Mapping[str, AbstractSet[str]]:
     """By form, the words that stand on lines that name one rank alone, without another word of that form there."""
-    times = Counter((_form(word), row.at) for word, seen in words.items() for row in seen.rows)
+    times = Counter((without_numbers(word), row.at) for word, seen in words.items() for row in seen.rows)
     found: dict[str, set[str]] = defaultdict(set)
     for word, seen in words.items():
-        form = _form(word)
+        form = without_numbers(word)
         if any(len(named[row.at]) == 1 and times[form, row.at] == 1 for row in seen.rows):
             found[form].add(word)
     return found

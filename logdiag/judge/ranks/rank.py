@@ -8,6 +8,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.judge.decisions import decision, first_that_applies
+from logdiag.judge.facts import Facts
 from logdiag.judge.faults import Fault
 from logdiag.judge.kinds import Kinds
 from logdiag.judge.ranks.processes import (
@@ -22,7 +23,7 @@ from logdiag.judge.ranks.processes import (
 )
 from logdiag.judge.ranks.vocabulary import PROCESSES
 from logdiag.judge.timeline import Timeline
-from logdiag.model import TROUBLE, Collectives, Decision, Finding, Line, Reason, Role, number_in
+from logdiag.model import TROUBLE, Collectives, Decision, Line, Reason, Role, number_in
 from logdiag.patterns import pattern_of
 from logdiag.scan.survey import Opening
 
@@ -43,7 +44,8 @@ _SEVERAL = -1
 
 
 class _RankFacts(NamedTuple):
-    """What the decisions look at: the root, all that broke, all kept lines."""
+    """What the decisions look at: the root, all that broke the job, all kept lines, and the logs' first lines, where a
+    launcher may list its ranks."""
 
     root: Fault
     faults: Sequence[Fault]
@@ -264,26 +266,20 @@ def rank_from(decisions: Iterable[Decision]) -> Decision | None:
 
 
 def rank_and_node(
-    root: Fault,
-    faults: Sequence[Fault],
-    lines: Sequence[Line],
-    timeline: Timeline,
-    without: frozenset[str] = frozenset(),
-    owner_lines: Sequence[Finding] = (),
-    collectives: Collectives | None = None,
-    openings: Sequence[Opening] = (),
+    root: Fault, case: Facts, collectives: Collectives | None, without: frozenset[str]
 ) -> tuple[int | None, str | None, tuple[Decision, ...]]:
-    """The root's rank and node, and the decisions that found the rank and a guessed node. `faults` are those that
-    broke the job, `lines` the kept ones, `owner_lines` the findings with the GPU and process of ranks, `collectives`
-    where each rank stood when the job hung, `openings` the logs' first lines, where a launcher may list its ranks."""
+    """The root's rank and node, and the decisions that found the rank and a guessed node. `collectives` says where each
+    rank stood when the job hung."""
+    survey, timeline = case.survey, case.timeline
 
     @cache
     def words() -> ByWords:
         from logdiag.judge.ranks.by_words import by_words
 
-        return by_words(root, lines, openings)
+        return by_words(root, survey.lines, survey.openings)
 
-    facts = _RankFacts(root, faults, lines, timeline, owners_in(owner_lines), words, collectives, openings)
+    faults, owners = case.standing.failures, owners_in(survey.places)
+    facts = _RankFacts(root, faults, survey.lines, timeline, owners, words, collectives, survey.openings)
     made = first_that_applies(RANK, facts, without=without)
     rank = made[1] if made is not None and made[1] >= 0 else None
     decisions = [decision(made[0], root.line, "no rank" if rank is None else f"rank {rank}")] if made else []

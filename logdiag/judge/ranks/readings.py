@@ -18,7 +18,7 @@ from typing import NamedTuple
 from logdiag.judge.ranks.directory import Directory, directory_of
 from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, HOST_WORDS, PROCESSES, SOURCES, STEPS
 from logdiag.judge.ranks.weights import score
-from logdiag.judge.ranks.words import TIGHT, Row, counted, singular
+from logdiag.judge.ranks.words import Row, counted, singular
 
 Slot = tuple[str | int, ...]
 """Where a number stands: after a stem (c in c21), after a word (spinner 13), or in a column of the line."""
@@ -33,14 +33,13 @@ _COLUMN_OF_SPEAKER = 6
 class Reading(NamedTuple):
     """A rank that a word of a line may name, with the features of that guess.
 
-    `means` says how it was read: listed, form, alone, first or seat. `slot` is the slot of its number, None unless it
-    was read by form. `word_index` is the word's index in the line, -1 for the node in the line's prefix.
+    `means` says how it was read: listed, form, alone, first or seat. `word_index` is the word's index in the line, -1
+    for the node in the line's prefix.
     """
 
     rank: int
     features: dict[str, float]
     means: str
-    slot: Slot | None
     word_index: int
 
 
@@ -50,45 +49,59 @@ class Book:
 
     rows: Sequence[Row]
     directory: Directory
-    _slot_features: dict[Slot, dict[str, float]] = field(default_factory=dict)
+    _slot_features: dict[Slot, Mapping[str, float]] = field(default_factory=dict)
 
     @cached_property
-    def slots(self) -> Mapping[Slot, Sequence[tuple[int, int, int]]]:
-        """The numbers of each slot, one a line: index of the row, number, index of the word."""
-        numbers: dict[Slot, list[tuple[int, int, int]]] = defaultdict(list)
-        for row, slots in zip(self.rows, self._slots_by_row, strict=True):
-            for index, slot, number in slots:
-                if slot not in numbers or numbers[slot][-1][0] != row.at:
-                    numbers[slot].append((row.at, number, index))
-        return numbers
+    def numbers(self) -> Sequence[Sequence[tuple[int, Slot, int]]]:
+        """By index of the row, its numbers: index of the word, slot, number."""
+        return [list(_numbers_of(row)) for row in self.rows]
 
     @cached_property
-    def _slots_by_row(self) -> Sequence[Sequence[tuple[int, Slot, int]]]:
-        return [list(_slots_of(row)) for row in self.rows]
-
-    def slots_of(self, row: Row) -> Sequence[tuple[int, Slot, int]]:
-        """The numbers of a line: index of the word, slot, number."""
-        return self._slots_by_row[row.at]
+    def slots(self) -> Mapping[Slot, Sequence[tuple[int, int]]]:
+        """The numbers of each slot, one a line, each with the index of its word."""
+        found: dict[Slot, dict[int, tuple[int, int]]] = defaultdict(dict)
+        for row_index, numbers in enumerate(self.numbers):
+            for index, slot, number in numbers:
+                found[slot].setdefault(row_index, (number, index))
+        return {slot: list(of_lines.values()) for slot, of_lines in found.items()}
 
     @cached_property
     def speakers(self) -> Mapping[int, tuple[int, int]]:
-        """By index of the row, the rank that printed it and the index of the word that names that rank."""
-        return _speakers(self)
+        """By index of the row, the rank that printed it and the index of the word that names that rank. A listed name
+        comes first, then a number in the slot that looks most like the rank of the printing process."""
+        odds = {slot: score("word", self.slot_features(slot)) for slot, seen in self.slots.items() if _repeats(seen)}
+        best = max(odds, key=odds.__getitem__, default=None)
+        slot_of_ranks = best if best is not None and odds[best] > 0 else None
+        speakers: dict[int, tuple[int, int]] = {}
+        for row in self.rows:
+            indices = range(min(_COLUMN_OF_SPEAKER, len(row.words)) if self.directory.names else 0)
+            looked_up = ((*self.directory.look_up(row, index), index) for index in indices)
+            listed = [(named, index) for named, means, index in looked_up if named is not None and means == "name"]
+            named = [(named.rank, index) for named, index in listed if named.heard and not named.is_host]
+            named += [(number, index) for index, slot, number in self.numbers[row.at] if slot == slot_of_ranks]
+            if named:
+                speakers[row.at] = named[0]
+        return speakers
 
     @cached_property
     def _shapes_of_speakers(self) -> frozenset[tuple[str, ...]]:
-        return _shapes_of_speakers(self)
+        """The shapes of line heads, up to the word that names the printing rank, that lines of several ranks have."""
+        ranks: dict[tuple[str, ...], list[int]] = defaultdict(list)
+        for row_index, (rank, index) in self.speakers.items():
+            if index < _COLUMN_OF_SPEAKER:
+                ranks[self.rows[row_index].shape[: index + 1]].append(rank)
+        return frozenset(shape for shape, named in ranks.items() if len(named) >= _FEW and len(set(named)) > 1)
 
     def speaker_index(self, row: Row) -> int:
         """The index of the word that should name the rank that printed a line, as in lines of its form; -1 for none."""
         indices = range(min(_COLUMN_OF_SPEAKER, len(row.words)))
         return next((index for index in indices if row.shape[: index + 1] in self._shapes_of_speakers), -1)
 
-    def slot_features(self, slot: Slot) -> dict[str, float]:
-        """The features of a slot: what its numbers are like."""
+    def slot_features(self, slot: Slot) -> Mapping[str, float]:
+        """The features of a number in a slot: what the numbers there are like."""
         if slot not in self._slot_features:
             self._slot_features[slot] = _features_of_slot(slot, self.slots[slot], len(self.rows), self.directory)
-        return dict(self._slot_features[slot])
+        return self._slot_features[slot]
 
 
 def book_of(rows: Sequence[Row], opening: Sequence[Row]) -> Book:
@@ -96,7 +109,12 @@ def book_of(rows: Sequence[Row], opening: Sequence[Row]) -> Book:
     return Book(rows, directory_of(rows, opening))
 
 
-def _slots_of(row: Row) -> Iterator[tuple[int, Slot, int]]:
+def _repeats(seen: Sequence[tuple[int, int]]) -> bool:
+    """Whether a slot has several different numbers, and some of them more than once."""
+    return 1 < len({number for number, _ in seen}) < len(seen)
+
+
+def _numbers_of(row: Row) -> Iterator[tuple[int, Slot, int]]:
     """The numbers of a line: index of the word, slot, number. A number may be in two slots."""
     before = ""
     for index, word in enumerate(row.words[:_MOST_WORDS]):
@@ -116,9 +134,9 @@ def _slots_of(row: Row) -> Iterator[tuple[int, Slot, int]]:
 
 
 def _features_of_slot(
-    slot: Slot, seen: Sequence[tuple[int, int, int]], lines: int, directory: Directory
-) -> dict[str, float]:
-    numbers = [number for _, number, _ in seen]
+    slot: Slot, seen: Sequence[tuple[int, int]], lines: int, directory: Directory
+) -> Mapping[str, float]:
+    numbers, indices = zip(*seen, strict=True)
     low, high, distinct = min(numbers), max(numbers), len(set(numbers))
     moves = [after - before for before, after in pairwise(numbers) if after != before]
     word = singular(str(slot[1]))
@@ -138,17 +156,14 @@ def _features_of_slot(
         "called a counter": word in COUNTERS,
         "stated": distinct > 1 and high + (low == 0) in directory.stated,
         "big": high >= _BIG,
-        "of all": slot[0] == _COLUMN and slot[-1] == "/",
-        "late in lines": min(_FAR, _mean_index(seen)) / _FAR,
+        "of all": slot[-1] == "/",
+        "late in lines": min(_FAR, sum(indices) / len(indices)) / _FAR,
         "stem": slot[0] == _STEM,
         "column": slot[0] == _COLUMN,
         "host's stem": slot[0] != _COLUMN and any(counted(host)[0] == slot[1] for host in directory.ranks_on_host),
         **_beside_listing(word, set(numbers), directory),
+        "form": 1,
     }
-
-
-def _mean_index(seen: Sequence[tuple[int, int, int]]) -> float:
-    return sum(index for _, _, index in seen) / len(seen)
 
 
 def _beside_listing(word: str, numbers: set[int], directory: Directory) -> Mapping[str, float]:
@@ -232,13 +247,13 @@ def _listed_readings(row: Row, directory: Directory, on_hosts: set[int], hosts: 
         if on_hosts and not named.is_host:
             features["on its host"] = named.rank in on_hosts
             features["not on its host"] = named.rank not in on_hosts
-        yield Reading(named.rank, features, "listed", None, index)
+        yield Reading(named.rank, features, "listed", index)
 
 
 def _readings_by_form(row: Row, book: Book, taken: set[int], on_hosts: set[int]) -> Iterator[Reading]:
     """The numbers of a line that no listing names, each in the first of its slots."""
     directory = book.directory
-    for index, slot, number in book.slots_of(row):
+    for index, slot, number in book.numbers[row.at]:
         if index in taken or (directory.several_hosts and row.lower[index] in directory.ranks_on_host):
             continue
         taken = taken | {index}
@@ -246,10 +261,10 @@ def _readings_by_form(row: Row, book: Book, taken: set[int], on_hosts: set[int])
             continue  # gpu-node-3 is the third of the hosts.
         if index and row.lower[index - 1] in STEPS:
             continue  # step 8/100 is of every process.
-        features = book.slot_features(slot)
-        mean_index = features["late in lines"] * _FAR
-        features |= {
-            "form": 1,
+        of_slot = book.slot_features(slot)
+        mean_index = of_slot["late in lines"] * _FAR
+        features = {
+            **of_slot,
             "place": min(index, _FAR) / _FAR,
             "begins line": index == 0,
             "after mean": index > mean_index + _AFTER_MEAN,
@@ -257,7 +272,7 @@ def _readings_by_form(row: Row, book: Book, taken: set[int], on_hosts: set[int])
         }
         if on_hosts:
             features |= {"number of its host": number in on_hosts, "not of its host": number not in on_hosts}
-        yield Reading(number, features, "form", slot, index)
+        yield Reading(number, features, "form", index)
 
 
 def _readings_by_host(
@@ -273,24 +288,21 @@ def _readings_by_host(
     for host_index, host in hosts[:2]:
         ranks = directory.ranks_on_host[host]
         if len(ranks) == 1 and directory.complete:
-            yield Reading(ranks[0], {**common, "alone": 1}, "alone", None, host_index)
+            yield Reading(ranks[0], {**common, "alone": 1}, "alone", host_index)
         elif len(ranks) > 1 and directory.several_hosts:
             first: dict[str, float] = {"first there": 1, "first, machine": machine, "first, begins": host_index < 1}
-            yield Reading(ranks[0], common | first, "first", None, host_index)
+            yield Reading(ranks[0], common | first, "first", host_index)
             for index, word in enumerate(row.words[:_MOST_WORDS]):
                 number = counted(word)[1]
                 unread = index not in taken and row.lower[index] not in directory.ranks_on_host
                 if unread and 0 <= number < len(ranks):
-                    yield Reading(ranks[number], common | _seat_features(row, host_index, index), "seat", None, index)
+                    yield Reading(ranks[number], common | _seat_features(row, index), "seat", index)
 
 
-def _seat_features(row: Row, host_index: int, index: int) -> dict[str, float]:
+def _seat_features(row: Row, index: int) -> dict[str, float]:
     stem = counted(row.words[index])[0] or (row.lower[index - 1] if index else "")
-    next_to = index == host_index + 1
     return {
         "seat": 1,
-        "next to host": next_to,
-        "joined to host": next_to and row.signs[index] in TIGHT,
         "seat called a device": singular(stem) in DEVICES,
         "seat called a process": stem in PROCESSES,
         "seat's place": min(index, _FAR) / _FAR,
@@ -305,39 +317,3 @@ def best_reading_by_rank(readings: Sequence[Reading]) -> dict[int, tuple[float, 
         if reading.rank not in best or odds > best[reading.rank][0]:
             best[reading.rank] = odds, reading
     return best
-
-
-def _speakers(book: Book) -> dict[int, tuple[int, int]]:
-    """By index of the row, the rank that printed it and the index of the word that names that rank. A listed name comes
-    first, then a number in the slot that looks most like the rank of the printing process."""
-    odds = {
-        slot: score("word", {**book.slot_features(slot), "form": 1})
-        for slot, seen in book.slots.items()
-        if _repeats(seen)
-    }
-    best = max(odds, key=odds.__getitem__, default=None)
-    slot_of_ranks = best if best is not None and odds[best] > 0 else None
-    speakers: dict[int, tuple[int, int]] = {}
-    for row in book.rows:
-        indices = range(min(_COLUMN_OF_SPEAKER, len(row.words)) if book.directory.names else 0)
-        looked_up = ((*book.directory.look_up(row, index), index) for index in indices)
-        listed = [(named, index) for named, means, index in looked_up if named is not None and means == "name"]
-        named = [(named.rank, index) for named, index in listed if named.heard and not named.is_host]
-        named += [(number, index) for index, slot, number in book.slots_of(row) if slot == slot_of_ranks]
-        if named:
-            speakers[row.at] = named[0]
-    return speakers
-
-
-def _shapes_of_speakers(book: Book) -> frozenset[tuple[str, ...]]:
-    """The shapes of line heads, up to the word that names the printing rank, that lines of several ranks have."""
-    ranks: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for row_index, (rank, index) in book.speakers.items():
-        if index < _COLUMN_OF_SPEAKER:
-            ranks[book.rows[row_index].shape[: index + 1]].append(rank)
-    return frozenset(signs for signs, of_shape in ranks.items() if len(of_shape) >= _FEW and len(set(of_shape)) > 1)
-
-
-def _repeats(seen: Sequence[tuple[int, int, int]]) -> bool:
-    """Whether a slot has several different numbers, and some of them more than once."""
-    return 1 < len({number for _, number, _ in seen}) < len(seen)

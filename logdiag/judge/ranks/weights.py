@@ -9,11 +9,10 @@ from functools import cache
 
 from logdiag.errors import WeightsError
 
-Features = Mapping[str, float]
 PATH = os.path.join(os.path.dirname(__file__), "weights.json")
 
 
-def score(of: str, features: Features) -> float:
+def score(of: str, features: Mapping[str, float]) -> float:
     """The log-odds of something with these features; `of` is a table of weights: listing, word, witness or node."""
     weights = tables()[of]
     return sum(weights.get(name, 0.0) * value for name, value in features.items() if value)

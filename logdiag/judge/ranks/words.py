@@ -47,6 +47,7 @@ _IN_A_ROW = pattern_of(
     r"|([A-Za-z]{1,6})(\d{1,5})(?:,? {1,2}\2\d{1,5}){1,64}(?= ?(?:->|=>|:|@|on |at )))(?![\w.]|-\w)"
 )
 _RANGE = pattern_of(r"([A-Za-z]{0,6})(\d{1,6})(?:-|\.\.)([A-Za-z]{0,6})(\d{1,6})")
+_NUMBER = pattern_of(r"\d+")
 _COUNTED = pattern_of(r"([A-Za-z][A-Za-z_]*[-_]?|(?:[A-Za-z]+-)+)?0*(\d{1,5})")
 # .020+01:00   ,123Z   (what a clock leaves)
 _REST_OF_CLOCK = pattern_of(r"^[.,]?\d*(?:Z|[+-]\d\d:?\d\d)?(?![\w:])")
@@ -194,6 +195,11 @@ def members(word: str) -> tuple[str, ...]:
     alone = first == last and ".." in word
     many = range(first, last + 1) if alone or 0 < last - first < _MOST_IN_A_RANGE else ()
     return tuple(f"{found[1]}{number:0{width}d}" for number in many)
+
+
+def without_numbers(text: str) -> str:
+    """A text in small letters, with 0 for each of its numbers."""
+    return _NUMBER.sub("0", text.lower())
 
 
 def singular(noun: str) -> str:

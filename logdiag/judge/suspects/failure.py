@@ -1,18 +1,22 @@
 """The chance that a log shows a failure at all: how suspicious its lines are together, and how it ends.
 
 Small decision trees weigh the numbers of `inputs_of`, the last of which comes from a model of the last lines' words.
-`python -m evals.suspects` trains both.
+`python -m evals.suspects` trains both. Trees also correct the network's value of a line (`ranking`): a network weighs
+all features at once, a tree asks one after the other; where they differ, their sum is right more often than either.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any, TypeAlias
 
-from logdiag.judge.suspects.line_features import View
-from logdiag.judge.suspects.trees import Tree, sum_of_trees
+from logdiag.judge.suspects.line_features import NAMED_FAULT, View
 from logdiag.judge.suspects.wording import end_by_wording
 
+Tree: TypeAlias = "float | tuple[int, float, Tree, Tree]"
+"""A leaf's value, or a question: which feature (its index in the table), up to which value, the tree where it is at
+most that, the tree where it is more."""
 INPUTS = 24
 """How many numbers describe a log. Higher values of the first, its suspects', and the last, its words', never make a
 failure less likely."""
@@ -23,6 +27,32 @@ _LEVELS = ("untold", "debug", "information", "warning", "error", "fatal")
 _WARNING, _ERROR = 3, 4
 # Odds beyond these are as good as sure.
 _MOST_ODDS = 12.0
+
+
+def trees_from(values: Any, inputs: int) -> tuple[Tree, ...]:
+    """Trees from nested lists as JSON has them, over so many inputs. Raises TypeError or ValueError where one is
+    none."""
+
+    def tree(value: Any) -> Tree:
+        if not isinstance(value, list):
+            return float(value)
+        feature, threshold, low, high = value
+        if feature not in range(inputs):
+            raise ValueError(f"a tree asks for feature {feature} of {inputs}")
+        return feature, float(threshold), tree(low), tree(high)
+
+    return tuple(map(tree, values))
+
+
+def sum_of_trees(trees: Iterable[Tree], row: Sequence[float]) -> float:
+    """The sum of the trees' values for a row of inputs."""
+    total = 0.0
+    for tree in trees:
+        while isinstance(tree, tuple):
+            feature, threshold, low, high = tree
+            tree = low if row[feature] <= threshold else high
+        total += tree
+    return total
 
 
 def chance_of(inputs: Sequence[float], trees: Iterable[Tree]) -> float:
@@ -66,7 +96,7 @@ def standing_of(view: View) -> tuple[float, ...]:
         float(sum(count <= 1 for count in counts)),
         float(view.regular[-1]),
         math.log1p(counts[-1]),
-        math.log1p(view.named_faults.between(0)),
+        math.log1p(view.hits(NAMED_FAULT).between(0)),
     )
 
 
@@ -90,6 +120,6 @@ def _labelled(view: View, index: int) -> str:
 
 def odds_of(values: Collection[float]) -> float:
     """How suspicious the candidates of a log are together, within bounds."""
-    most = max(values, default=0.0)
-    together = most + math.log(sum(math.exp(value - most) for value in values)) if values else 0.0
+    most = max(values)
+    together = most + math.log(sum(math.exp(value - most) for value in values))
     return min(max(together, -_MOST_ODDS), _MOST_ODDS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -30,9 +30,10 @@ def in_the_light_of(good: GoodRun, seen: Seen, shapes: Shapes, *, failed: bool) 
     survey, lines, suspects = seen.survey, seen.digest.lines, seen.suspects
     changes = changes_since(good, shapes, lines, survey.total_lines)
     ranking = cache(lambda: _weighed_ranking(suspects(), survey.lines, good, changes, failed=failed))
-    ordered = _in_order_of_suspicion(changes, lines, ranking().scores)
+    places, scores = {line.in_file: line.place for line in reversed(lines)}, ranking().scores
+    ordered = sorted(changes, key=lambda change: -scores.get(places.get(change.in_file, (-1, -1)), 0.0))
     without_known = _without_known_trouble(survey, good, ordered)
-    return Seen(without_known, seen.digest, ranking, ordered[:_MOST_CHANGES])
+    return Seen(without_known, seen.digest, ranking, tuple(ordered[:_MOST_CHANGES]))
 
 
 def _weighed_ranking(
@@ -88,11 +89,3 @@ def _weights(lines: Sequence[Line], good: GoodRun, changes: Sequence[Change]) ->
             weight = new.setdefault(words_of(line.message), _LATER ** len(new))
         weights[line.place] = weight
     return weights
-
-
-def _in_order_of_suspicion(
-    changes: Sequence[Change], lines: Sequence[Line], scores: Mapping[LinePlace, float]
-) -> tuple[Change, ...]:
-    """The changes, the most suspicious first."""
-    places = {line.in_file: line.place for line in reversed(lines)}
-    return tuple(sorted(changes, key=lambda change: -scores.get(places.get(change.in_file, (-1, -1)), 0.0)))

@@ -11,13 +11,13 @@ import sys
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
 from logdiag.judge.suspects.wording import cause_by_wording
-from logdiag.model import Digest, Line
+from logdiag.model import TROUBLE, Digest, Line
 from logdiag.patterns import pattern_of
 from logdiag.scan.shapes import is_told
 from logdiag.scan.survey import Survey
@@ -73,7 +73,7 @@ _TOKEN = pattern_of(r"[A-Za-z_][\w-]{3,}|\d{3,}")
 _PATH = pattern_of(r"(?:/[\w.@%+-]+){2,}")
 _KEY_VALUE = pattern_of(r"\b\w+=\S")
 # torch.cuda.OutOfMemoryError: ...   tern.graph.ShapeDisagreement: ...   std::bad_alloc
-_NAMED_FAULT = pattern_of(r"^(?:[A-Za-z_]\w*[.:]{1,2})*[A-Z][a-z]\w*[A-Z]\w*(?:: |$)")
+NAMED_FAULT = pattern_of(r"^(?:[A-Za-z_]\w*[.:]{1,2})*[A-Z][a-z]\w*[A-Z]\w*(?:: |$)")
 #   File "train.py", line 3, in main      at com.example.Main(Main.java:3)      7: trainer::run
 _FRAME = pattern_of(r"^\s*(?:File \"|at [\w.$<]|#?\d+:? +(?:0x|[\w:<]+::)|\.\.\. \d+ )|\.(?:py|cc|cpp|go|rs|java):\d+")
 # exit code 9   status 81   signal 11   (rc=1)   code=137
@@ -131,6 +131,7 @@ class View:
     lines: Sequence[Line]
     left_out: Sequence[int]
     total: int
+    _hits: dict[str, Flags] = field(default_factory=dict)
 
     @cached_property
     def bodies(self) -> list[str]:
@@ -199,29 +200,16 @@ class View:
         return _indices(self.speakers)
 
     @cached_property
-    def speakers_of_shape(self) -> dict[str, int]:
-        """How many speakers print each shape."""
-        return {shape: len({self.speakers[index] for index in found}) for shape, found in self.indices.items()}
-
-    @cached_property
     def indents(self) -> list[int]:
         """How far each line's words are indented."""
         return [len(body) - len(body.lstrip()) for body in self.bodies]
 
-    @cached_property
-    def frames(self) -> Flags:
-        """Which lines are frames of a traceback."""
-        return Flags(_FRAME.search(body) is not None for body in self.bodies)
-
-    @cached_property
-    def named_faults(self) -> Flags:
-        """Which lines begin like the name of an exception."""
-        return Flags(_NAMED_FAULT.search(body) is not None for body in self.bodies)
-
-    @cached_property
-    def chained(self) -> Flags:
-        """Which lines link two tracebacks of a chain."""
-        return Flags(_CHAINED.search(body) is not None for body in self.bodies)
+    def hits(self, pattern: re.Pattern[str]) -> Flags:
+        """Which lines without their heads hold a pattern."""
+        flags = self._hits.get(pattern.pattern)  # a text's hash is known, that of a pattern is made each time
+        if flags is None:
+            flags = self._hits[pattern.pattern] = Flags(pattern.search(body) is not None for body in self.bodies)
+        return flags
 
     @cached_property
     def after(self) -> list[int]:
@@ -261,7 +249,7 @@ class View:
             gap = line.stream == before.stream and line.position - before.position > 1
             if gap:
                 return index - 1
-            if often and self.shapes[index] == often:
+            if self.shapes[index] == often:
                 return index
         return -1
 
@@ -340,28 +328,27 @@ class View:
         runs = [[" ".join(found[k : k + _QUOTE]) for k in range(len(found) - _QUOTE + 1)] for found in words]
         lines_of = _indices_of_all(runs)
         before, after = [], []
-        for index, runs_of_line in enumerate(runs):
+        for runs_of_line in runs:
             firsts, lasts = ([lines_of[run][end] for run in runs_of_line] for end in (0, -1))
             many = max(len(runs_of_line), 1)
-            before.append(sum(first < index and runs[first] != runs_of_line for first in firsts) / many)
-            after.append(sum(last > index and runs[last] != runs_of_line for last in lasts) / many)
+            before.append(sum(runs[first] != runs_of_line for first in firsts) / many)
+            after.append(sum(runs[last] != runs_of_line for last in lasts) / many)
         return Around(before, after)
 
     @cached_property
     def clean_ends(self) -> int:
         """How many of the last lines name an exit code of 0."""
-        return sum(_CLEAN_NUMBER.search(body) is not None for body in self.bodies[-_NEAR:])
+        return self.hits(_CLEAN_NUMBER).between(len(self.lines) - _NEAR)
 
     @cached_property
     def bad_ends(self) -> int:
         """How many of the last lines name another exit code."""
-        last = self.bodies[-_NEAR:]
-        return sum(_ENDING_NUMBER.search(body) is not None and _CLEAN_NUMBER.search(body) is None for body in last)
+        return self.hits(_ENDING_NUMBER).between(len(self.lines) - _NEAR) - self.clean_ends
 
 
 def view_of(survey: Survey, digest: Digest) -> View:
     """The view of a log; if very many lines were kept, of those that may matter."""
-    lines = _worth_a_look([line for line in survey.lines if line.text.strip()], digest)
+    lines = _worth_a_look([line for line in survey.lines if line.text.strip()])
     counted = (digest.counts.get(line.in_file, 0) for line in lines)
     left_out = [max(count - _FIRST_OF_SHAPE, 0) for count in counted]
     return View(lines, left_out, max(survey.total_lines, len(lines), 1))
@@ -396,12 +383,12 @@ def candidates_of(view: View) -> list[int]:
     return sorted(sorted(wanted, key=lambda index: -score[index])[:_MOST_CANDIDATES])
 
 
-def _worth_a_look(lines: list[Line], digest: Digest) -> list[Line]:
+def _worth_a_look(lines: list[Line]) -> list[Line]:
     """At most `_MOST_LINES`: the first of each shape, what is loud, and the last lines come first."""
     if len(lines) <= _MOST_LINES:
         return lines
     chosen = set(range(len(lines) - _LAST_LINES, len(lines)))
-    loud = [index for index, line in enumerate(lines) if line.level in ("ERROR", "CRITICAL", "FATAL", "SEVERE")]
+    loud = [index for index, line in enumerate(lines) if line.level in TROUBLE]
     chosen.update(loud[:_LAST_LINES], loud[-_LAST_LINES:])
     seen: set[bytes] = set()
     new = []
@@ -452,10 +439,6 @@ def _log(value: float) -> float:
     return math.log1p(max(value, 0.0))
 
 
-def _signed(value: float) -> float:
-    return math.copysign(_log(abs(value)), value)
-
-
 def _beside(values: Sequence[int], index: int) -> int:
     return values[index] if 0 <= index < len(values) else -1
 
@@ -499,10 +482,6 @@ def _share(view: View, index: int, of: Callable[[str], bool]) -> float:
     return sum(map(of, body)) / max(len(body), 1)
 
 
-def _hits(pattern: re.Pattern[str], view: View, index: int) -> float:
-    return float(pattern.search(view.bodies[index]) is not None)
-
-
 CAUSE_WORDS = "How much are its words those of a cause?"
 FEATURES: Mapping[str, Callable[[View, int], float]] = {
     "How loud is the line, 0 (not known) to 5 (fatal)?": lambda v, i: v.levels[i],
@@ -522,11 +501,13 @@ FEATURES: Mapping[str, Callable[[View, int], float]] = {
     "How many lines of its shape came before?": lambda v, i: _log(_alike(v, i)[0]),
     "How many lines of its shape follow?": lambda v, i: _log(_alike(v, i)[1]),
     "Is it regular output?": lambda v, i: float(v.regular[i]),
-    "How many speakers say it?": lambda v, i: _log(v.speakers_of_shape[v.shapes[i]]),
+    "How many speakers say it?": lambda v, i: _log(len({v.speakers[k] for k in v.indices[v.shapes[i]]})),
     "Where among the kept lines is it?": lambda v, i: i / len(v.lines),
     "How much regular output follows?": lambda v, i: _log(v.regular.between(i + 1) + v.left_out_after[i]),
     "How many lines ago was the last regular one?": _since_regular,
-    "How many lines after the last of the work, or before it?": lambda v, i: _signed(i - v.last_work),
+    "How many lines after the last of the work, or before it?": lambda v, i: math.copysign(
+        _log(abs(i - v.last_work)), i - v.last_work
+    ),
     "How many rare lines between the last of the work and it?": lambda v, i: (
         _log(v.rare.between(v.last_work + 1, i)) if i > v.last_work else -1.0
     ),
@@ -545,10 +526,10 @@ FEATURES: Mapping[str, Callable[[View, int], float]] = {
     "Which share of its tokens is new?": lambda v, i: v.newness[i],
     "Which share of it does a later, different line quote?": lambda v, i: v.quoted.after[i],
     "Which share of it quotes an earlier one?": lambda v, i: v.quoted.before[i],
-    "How many named exceptions stand before?": lambda v, i: _log(v.named_faults.between(0, i)),
-    "How many named exceptions come after?": lambda v, i: _log(v.named_faults.between(i + 1)),
-    "Stands a chained traceback's link before?": lambda v, i: min(v.chained.between(0, i), 3),
-    "Does a chained traceback's link come after?": lambda v, i: min(v.chained.between(i), 3),
+    "How many named exceptions stand before?": lambda v, i: _log(v.hits(NAMED_FAULT).between(0, i)),
+    "How many named exceptions come after?": lambda v, i: _log(v.hits(NAMED_FAULT).between(i + 1)),
+    "Stands a chained traceback's link before?": lambda v, i: min(v.hits(_CHAINED).between(0, i), 3),
+    "Does a chained traceback's link come after?": lambda v, i: min(v.hits(_CHAINED).between(i), 3),
     "How long was the pause before it?": lambda v, i: _gap(v, i - 1, i),
     "How long was the pause after it?": lambda v, i: _gap(v, i, i + 1),
     "How long did the log go on?": lambda v, i: _gap(v, i, len(v.lines) - 1),
@@ -556,29 +537,29 @@ FEATURES: Mapping[str, Callable[[View, int], float]] = {
     "How far is it indented?": lambda v, i: min(v.indents[i], 20),
     "How much further is it indented than the line before?": lambda v, i: v.indents[i] - _beside(v.indents, i - 1),
     "How much further is the next indented?": lambda v, i: _beside(v.indents, i + 1) - v.indents[i],
-    "Is it a frame of a traceback?": lambda v, i: float(v.frames[i]),
-    "How many frames stand just before?": lambda v, i: v.frames.between(i - 4, i),
-    "How many frames come just after?": lambda v, i: v.frames.between(i + 1, i + 4),
-    "How many frames stand in the lines before?": lambda v, i: _log(v.frames.between(i - 40, i)),
-    "How many frames follow?": lambda v, i: _log(v.frames.between(i + 1, i + 40)),
-    "Does it begin like the name of an exception?": lambda v, i: float(v.named_faults[i]),
+    "Is it a frame of a traceback?": lambda v, i: float(v.hits(_FRAME)[i]),
+    "How many frames stand just before?": lambda v, i: v.hits(_FRAME).between(i - 4, i),
+    "How many frames come just after?": lambda v, i: v.hits(_FRAME).between(i + 1, i + 4),
+    "How many frames stand in the lines before?": lambda v, i: _log(v.hits(_FRAME).between(i - 40, i)),
+    "How many frames follow?": lambda v, i: _log(v.hits(_FRAME).between(i + 1, i + 40)),
+    "Does it begin like the name of an exception?": lambda v, i: float(v.hits(NAMED_FAULT)[i]),
     "How long is it?": lambda v, i: _log(len(v.bodies[i])),
     "Which share of it is digits?": lambda v, i: _share(v, i, str.isdigit),
     "Which share is capitals?": lambda v, i: _share(v, i, str.isupper),
     "Which share is letters?": lambda v, i: _share(v, i, str.isalpha),
     "How many words has it?": lambda v, i: _log(v.bodies[i].count(" ")),
-    "Does it name a path?": lambda v, i: _hits(_PATH, v, i),
+    "Does it name a path?": lambda v, i: float(v.hits(_PATH)[i]),
     "How many colons has it?": lambda v, i: min(v.bodies[i].count(": "), 5),
     "How many quotation marks has it?": lambda v, i: min(sum(map(v.bodies[i].count, "'\"")), 8),
     "How many key=value pairs has it?": lambda v, i: min(len(_KEY_VALUE.findall(v.bodies[i])), 8),
     "How many brackets has it?": lambda v, i: min(sum(map(v.bodies[i].count, "([")), 8),
     "Does it announce what follows, by a colon at its end?": lambda v, i: float(v.bodies[i].endswith(":")),
-    "Does it name an exit code, status or signal?": lambda v, i: _hits(_ENDING_NUMBER, v, i),
-    "Does it name an exit code of 0?": lambda v, i: _hits(_CLEAN_NUMBER, v, i),
+    "Does it name an exit code, status or signal?": lambda v, i: float(v.hits(_ENDING_NUMBER)[i]),
+    "Does it name an exit code of 0?": lambda v, i: float(v.hits(_CLEAN_NUMBER)[i]),
     "How many of the last lines name an exit code of 0?": lambda v, i: v.clean_ends,
     "How many of the last lines name another exit code?": lambda v, i: v.bad_ends,
-    "Is it one of a numbered row (attempt 2 of 5)?": lambda v, i: _hits(_NUMBERED, v, i),
-    "Does it name another (rank 44, seat 3)?": lambda v, i: _hits(_NAMES_PEER, v, i),
+    "Is it one of a numbered row (attempt 2 of 5)?": lambda v, i: float(v.hits(_NUMBERED)[i]),
+    "Does it name another (rank 44, seat 3)?": lambda v, i: float(v.hits(_NAMES_PEER)[i]),
     "Does the log end in regular output?": lambda v, i: v.regular.between(len(v.lines) - 5),
     "How loud are the log's last lines?": lambda v, i: max(v.levels[-6:]),
     CAUSE_WORDS: lambda v, i: cause_by_wording(v.bodies[i]),

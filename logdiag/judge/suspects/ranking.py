@@ -20,10 +20,18 @@ from operator import mul, sub, truediv
 from typing import Any
 
 from logdiag.errors import WeightsError
-from logdiag.judge.suspects.failure import INPUTS, chance_of, inputs_of, standing_of, words_of_end
+from logdiag.judge.suspects.failure import (
+    INPUTS,
+    Tree,
+    chance_of,
+    inputs_of,
+    standing_of,
+    sum_of_trees,
+    trees_from,
+    words_of_end,
+)
 from logdiag.judge.suspects.line_features import FEATURES, View, candidates_of, features_of, view_of
 from logdiag.judge.suspects.ranked import RankedLine, Ranking
-from logdiag.judge.suspects.trees import Tree, features_in, sum_of_trees, tree_from
 from logdiag.judge.tracebacks.forms import NATIVE_FRAME, OF_A_SHELL
 from logdiag.model import Digest, Line
 from logdiag.scan.survey import Survey
@@ -73,25 +81,19 @@ def ranking(survey: Survey, digest: Digest) -> Ranking:
     """
     weights = load_weights()
     view = view_of(survey, digest)
-    if not view.lines:
-        return Ranking()
     candidates = candidates_of(view)
     if not candidates:
         return Ranking()  # nothing but rulers and numbers
-    values = dict(zip(candidates, _values(view, candidates, weights), strict=True))
-    return _ranking(view, values, weights)
+    return _ranking(view, dict(zip(candidates, _values(view, candidates, weights), strict=True)), weights)
 
 
 def _ranking(view: View, values: dict[int, float], weights: Weights) -> Ranking:
     """The ranking from the candidates' values; one line stands for all of its shape, none for native frames and for
     commands that a shell traces."""
+    output = (index for index in values if not _is_no_output(view.lines[index]))
     best: dict[str, int] = {}
-    for index in values:
-        if _is_no_output(view.lines[index]):
-            continue
-        shape = view.shapes[index]
-        if shape not in best or values[index] > values[best[shape]]:
-            best[shape] = index
+    for index in sorted(output, key=lambda index: -values[index]):
+        best.setdefault(view.shapes[index], index)
     inputs = inputs_of(values.values(), standing_of(view), words_of_end(view))
     failure = chance_of(inputs, weights.failure)
     most = max(values.values())
@@ -99,14 +101,13 @@ def _ranking(view: View, values: dict[int, float], weights: Weights) -> Ranking:
     share = failure / max(sum(powers[index] for index in best.values()), 1e-12)
     of_shape = {shape: powers[index] for shape, index in best.items()}
     scores = {view.lines[index].place: min(share * of_shape.get(view.shapes[index], 0.0), 1.0) for index in values}
-    ranked = sorted(best.values(), key=lambda index: (-powers[index], index))
-    return Ranking(tuple(RankedLine(view.lines[index], share * powers[index]) for index in ranked), failure, scores)
+    ranked = (RankedLine(view.lines[index], share * powers[index]) for index in best.values())
+    return Ranking(tuple(ranked), failure, scores)
 
 
 def _is_no_output(line: Line) -> bool:
     """Whether a line is a native frame, or a command that a shell traces, whatever word of trouble is in it."""
-    traced = OF_A_SHELL.match(line.text) or OF_A_SHELL.match(line.message)
-    return traced is not None or NATIVE_FRAME.match(line.message) is not None
+    return bool(OF_A_SHELL.match(line.text) or OF_A_SHELL.match(line.message) or NATIVE_FRAME.match(line.message))
 
 
 def _values(view: View, indices: Sequence[int], weights: Weights) -> list[float]:
@@ -192,7 +193,7 @@ def load_weights(folder: StrPath = WEIGHTS) -> Weights:
         with open(path, encoding="utf-8") as file:
             card = json.load(file)
         numbers = Weights.__dataclass_fields__.keys() - {"trees", "failure", "table"}
-        trees, failure = (tuple(map(tree_from, card[name])) for name in ("trees", "failure"))
+        trees, failure = trees_from(card["trees"], len(FEATURES)), trees_from(card["failure"], INPUTS)
         with open(os.path.join(folder, TABLE), "rb") as packed:
             table = packed.read()
         weights = Weights(**{name: _tuples(card[name]) for name in numbers}, trees=trees, failure=failure, table=table)
@@ -222,8 +223,6 @@ def _check(weights: Weights, path: str) -> None:
         and all(map(math.isfinite, (*weights.out, *weights.biases, weights.bias, *chain.from_iterable(weights.hidden))))
         and weights.temperature > 0
         and all(spread > 0 for spread in weights.spreads)
-        and features_in(weights.trees) <= set(range(len(FEATURES)))
-        and features_in(weights.failure) <= set(range(INPUTS))
     )
     if not fits:
         raise WeightsError(f"{path}: the suspects' weights do not fit each other: install logdiag again")

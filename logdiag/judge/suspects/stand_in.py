@@ -75,8 +75,7 @@ def hint_among_the_suspects(facts: Facts) -> Fault | None:
     by_place = {fault.line.place: fault for fault in hints if fault.reason is not Reason.OTHERS}
     suspects = (ranked.line.place for ranked in facts.suspects().lines[:_SUSPECTS])
     named = next((by_place[place] for place in suspects if place in by_place), None)
-    like = (fault for fault in hints if named and fault.finding.rule == named.finding.rule)
-    return next((fault for fault in like if named and fault.reason is named.reason), None)
+    return next((fault for fault in hints if named and fault.finding.rule == named.finding.rule), None)
 
 
 def most_suspicious_though_survived(facts: Facts) -> Fault | None:
