@@ -22,11 +22,6 @@ _Search = Callable[..., Match | None]
 
 # A leading ^ means the start of the message, which only a line's prefixes can tell.
 _ANCHOR = pattern_of(r"^(\(\?[a-zA-Z]+\))?\^")
-# loom 3: panic: ...    [sled 35] panic: ...    annealer2:13: panic: ...   (whose message it is, where no form tells)
-_LABEL = pattern_of(
-    r" *[\[<(]?(?!(?i:line|zeile|ligne|step|epoch|iter|attempt|try|retry|test|case|error|warning)\w*[ #:=-]?\d)"
-    r"[A-Za-z][\w.-]{0,19}[ #:=-]?\d{1,5}[\])>]?(?: ?[:|]|(?<=[\])>])) +(?=\S)"
-)
 # One pattern may take so long on one line; one that needs more did not match.
 _SECONDS = 0.2
 # A pattern that was too slow on so many lines of a log is not tried on further lines.
@@ -126,15 +121,13 @@ def unanchored(pattern: str) -> str:
 
 
 def _message_starts(line: Line) -> list[int]:
-    """Where an anchored pattern may begin: after each prefix, with and without the blanks that follow it, and behind a
-    label that numbers a process."""
+    """Where an anchored pattern may begin: after each prefix, with and without the blanks that follow it."""
     starts = []
     for start in line.starts:
         starts.append(start)
         if line.text[start : start + 1].isspace():
             starts.append(len(line.text) - len(line.text[start:].lstrip()))
-    label = _LABEL.match(line.text, starts[-1]) if starts else None
-    return [*starts, label.end()] if label else starts
+    return starts
 
 
 def wrong_with(pattern: str) -> str:
