@@ -17,7 +17,6 @@ from logdiag.read.forms import Forms
 from logdiag.rules.matcher import Hit, Matcher
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
 from logdiag.rules.searching import Match, Searcher
-from logdiag.settings.cache import MARSHAL
 
 if TYPE_CHECKING:
     from logdiag.rules.literals import Fireable
@@ -145,12 +144,10 @@ class RuleBook:
 
     @cached_property
     def words(self) -> tuple[bytes, ...]:
-        """The words that a line's shape must hold for the scanned patterns to fire, packed by `marshal`: with its
-        hexadecimal numbers, and without them."""
-        from logdiag.rules.literals import needed_for
+        """What `words_of` packs."""
+        from logdiag.rules.loading import words_of
 
-        patterns = [pattern for _, pattern in self.scanned]
-        return tuple(marshal.dumps(tuple(needed_for(patterns, hex=hex)), MARSHAL) for hex in (False, True))
+        return words_of(self)
 
     def _marks_of(self, patterns: tuple[int, ...]) -> Marks:
         return Marks(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -192,20 +192,33 @@ class Needed(NamedTuple):
     numbers: list[int]
     further: list[str]
 
+    def by_pattern(self, patterns: Sequence[str]) -> dict[str, tuple[Literals, str]]:
+        """The words and the further sets of each of these patterns, which are those that this was made for."""
+        words: list[Literals] = [[] for _ in patterns]
+        for word, number in zip(self.words, self.numbers, strict=True):
+            words[number].append(word)
+        return dict(zip(patterns, zip(words, self.further, strict=True), strict=True))
 
-def needed_for(patterns: Sequence[str], *, hex: bool = False) -> Needed:
+
+def needed_for(
+    patterns: Sequence[str], *, hex: bool = False, known: Mapping[str, tuple[Literals, str]] | None = None
+) -> Needed:
     """What the shapes of lines must hold, in lower case, for patterns to fire; with `hex` they may lack hexadecimal
-    numbers beside digits."""
+    numbers beside digits. Of some it may be `known`, as `by_pattern` gives it."""
     needed = Needed([], [], [])
     for number, pattern in enumerate(patterns):
-        tree = _relaxed(pattern, _DIGITS)
-        sets = [_lowered(literals, hex) for literals in (_needed_literals(tree) if tree is not None else ())]
-        sets = sorted((words for words in sets if all(words)), key=lambda words: _rank(words, ""), reverse=True)
-        first = sets[0] if sets else [""]
-        needed.words.extend(first)
-        needed.numbers.extend([number] * len(first))
-        needed.further.append("\n".join("\t".join(words) for words in sets[1:]))
+        words, further = (known or {}).get(pattern) or _needed_for_one(pattern, hex)
+        needed.words.extend(words)
+        needed.numbers.extend([number] * len(words))
+        needed.further.append(further)
     return needed
+
+
+def _needed_for_one(pattern: str, hex: bool) -> tuple[Literals, str]:
+    tree = _relaxed(pattern, _DIGITS)
+    sets = [_lowered(literals, hex) for literals in (_needed_literals(tree) if tree is not None else ())]
+    sets = sorted((words for words in sets if all(words)), key=lambda words: _rank(words, ""), reverse=True)
+    return sets[0] if sets else [""], "\n".join("\t".join(words) for words in sets[1:])
 
 
 def _lowered(literals: Literals, hex: bool) -> Literals:

@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import marshal
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
@@ -77,7 +78,8 @@ def _with_own(shipped: RuleFiles, own: RuleFiles, folders: Sequence[StrPath]) ->
             found += matcher.renumbered([numbers.get(key) for key in keys])
     matchers = [Matcher(found, book.matcher.name) for found in parts]
     reasons, confidence = parsed.reasons or book.reasons, parsed.confidence or book.confidence
-    return RuleBook(rules, filters, reasons, confidence, None, matchers, own_forms(folders))
+    words = words_of(both, known=book)
+    return RuleBook(rules, filters, reasons, confidence, None, matchers, own_forms(folders), words)
 
 
 def _keys(book: RuleBook) -> list[list[tuple[str, str]]]:
@@ -180,6 +182,19 @@ def _compiled(book: RuleBook, patterns: Sequence[tuple[int, str]], healthy: str)
                 file = book.entries[index].file or book.entries[index].id
                 raise RuleError(f"{file}: match: {pattern}: {own}; rewrite the pattern") from own
         raise RuleError(f"rules: match: {error}; rewrite the pattern") from error
+
+
+def words_of(book: RuleBook, known: RuleBook | None = None) -> tuple[bytes, ...]:
+    """The words that a line's shape must hold for a book's scanned patterns to fire, packed by `marshal`: with its
+    hexadecimal numbers, and without them. Those of patterns that the book `known` has too are taken from there."""
+    from logdiag.rules.literals import Needed, needed_for
+
+    patterns, packed = [pattern for _, pattern in book.scanned], list[bytes]()
+    for hex in (False, True):
+        there = Needed(*marshal.loads(known.words[hex])) if known else Needed([], [], [])
+        by_pattern = there.by_pattern([pattern for _, pattern in known.scanned] if known else [])
+        packed.append(marshal.dumps(tuple(needed_for(patterns, hex=hex, known=by_pattern)), stored.MARSHAL))
+    return tuple(packed)
 
 
 def narrower_in(book: RuleBook) -> dict[int, frozenset[int]]:

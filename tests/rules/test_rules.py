@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import marshal
 import os
 import subprocess
 import sys
@@ -561,6 +562,19 @@ def test_a_users_folder_adds_and_replaces(tmp_path: Path) -> None:
     assert fired(book, "widget jammed").title == "theirs"
     assert fired(book, "gear broke").title == "last"
     assert len(book.rules) == 2
+
+
+def test_what_shapes_must_hold_is_as_if_all_rules_were_read_together(tmp_path: Path) -> None:
+    """For patterns of shipped rules it is taken from what ships; of a user's own it is found anew."""
+    match = ["widget [0-9a-f]{4,8} (?:jammed|stuck) in bay [0-9]+"]
+    write_rule(tmp_path, "framework/own", rule_text(match=match, fires=["widget 4f9a jammed in bay 3"]))
+    book = RuleBook.load(tmp_path)
+    joined, together, shipped = (
+        [marshal.loads(words) for words in packed]
+        for packed in (book.words, loading.words_of(book), RuleBook.load().words)
+    )
+    assert joined == together
+    assert joined != shipped
 
 
 def test_a_users_rule_works_beside_the_shipped_ones(tmp_path: Path) -> None:
