@@ -93,8 +93,8 @@ def test_a_command_that_does_not_exist_is_found() -> None:
 
 
 def test_the_table_of_options_is_that_of_the_help() -> None:
-    """README's table has each option of `logdiag` and of `logdiag diagnose`, and no other."""
-    section = page("README.md").split("## Options")[1].split("\n## ")[0]
+    """The table of docs/command.md has each option of `logdiag` and of `logdiag diagnose`, and no other."""
+    section = page("docs/command.md").split("## Options")[1].split("\n## ")[0]
     rows = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
     table = {option for row in rows for option in _OPTION.findall(row)}
     diagnosis = commands.get_command(click.Context(commands), "diagnose")
@@ -126,9 +126,9 @@ def test_every_name_in_the_table_of_changes_exists() -> None:
 
 
 def test_the_example_of_json_is_the_programs_answer(monkeypatch: pytest.MonkeyPatch, book: RuleBook) -> None:
-    """Each key of README's JSON, the confidence too, is what the program answers for that log."""
+    """Each key of the JSON in docs/command.md, the confidence too, is what the program answers for that log."""
     monkeypatch.chdir(ROOT)
-    example = json.loads(fences("README.md", "json")[0])
+    example = json.loads(fences("docs/command.md", "json")[0])
     answer = json.loads(diagnose(example["source"], rules=book, memory=False).to_json())
     assert example.keys() >= {"schema", "failed", "reason", "confidence", "root_cause", "recovery"}
     assert part_of(answer, example) == example
@@ -194,6 +194,13 @@ def test_the_minimal_rule_is_a_rule(tmp_path: Path) -> None:
     )
     assert finding is not None
     assert (finding.rule, finding.reason.value) == ("feed/empty", rule["reason"])
+
+
+def test_the_readme_is_short_enough_to_be_read() -> None:
+    """README.md has at most 100 lines, and the first answer stands in the first 20."""
+    lines = page("README.md").splitlines()
+    assert len(lines) <= 100
+    assert any(line.startswith("FAILED ") for line in lines[:20])
 
 
 def test_architecture_is_short_enough_to_be_read() -> None:
