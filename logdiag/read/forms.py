@@ -91,6 +91,7 @@ class Keys:
     whole: tuple[str, ...] = ()
     statuses: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
+    stacks: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
     envelopes: tuple[str, ...] = ()
     pair_texts: tuple[str, ...] = ()

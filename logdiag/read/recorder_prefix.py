@@ -9,7 +9,7 @@ harm if no recorder wrote it.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -58,6 +58,8 @@ _PROCESS_LABEL = pattern_of(
     r"(?P<number>\d{1,5})(?P<close>[\])]:?|:| \|) "
 )
 _PROCESS_WORD = pattern_of(r"(?i:rank|worker|replica|seat|r|w)\b|(?i:rank|worker|r|w)[-_.#]?$")
+# | lane 33 | ...   (behind a label)
+_WITHIN = pattern_of(r"[^\w\n@]{1,4}(?P<word>[A-Za-z]{1,12})[ _.#-]{0,3}(?P<number>\d{1,5})(?!\w)")
 # nnodes=2, num_local_procs=4, node_rank=1
 _OF_A_MACHINE = pattern_of(r"\b(?:node_rank|num_local_procs|nproc_per_node)\b")
 # The numbers behind these words are counters, or those of things that are no processes.
@@ -118,15 +120,26 @@ def _label_of(lines: Sequence[bytes]) -> re.Pattern[str] | None:
 
 
 def _is_of_machines(label: tuple[str, str, str], heads: Sequence[bytes]) -> bool:
-    """Whether lines with a label, such as `worker-1: [rank9]: `, name a rank of their own that is another number, or
-    tell of the processes on a machine."""
+    """Whether lines with a label, such as `worker-1: [rank9]: `, name a rank of their own that is another number, tell
+    of the processes on a machine, or name one of them behind the label: `elm-05 | lane 33 | `, with more lanes than
+    elms, each on one of these."""
     pattern = re.compile(rf"{re.escape(label[0])}{re.escape(label[1])}(\d{{1,5}}){re.escape(label[2])}")
+    pairs: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    labels = set()
     for head in heads:
         text = head.decode(errors="replace")
         match = pattern.match(text)
-        if match and (_OF_A_MACHINE.search(text) or parse_line(text).rank not in (None, int(match[1]))):
+        if not match:
+            continue
+        if _OF_A_MACHINE.search(text) or parse_line(text).rank not in (None, int(match[1])):
             return True
-    return False
+        labels.add(match[1])
+        if (within := _WITHIN.match(text, match.end())) and within["word"].lower() not in _NO_PROCESSES:
+            pairs[within["word"]].add((match[1], within["number"]))
+    return any(
+        len({label for label, _ in found}) == len(labels) < len({number for _, number in found}) == len(found)
+        for found in pairs.values()
+    )
 
 
 @lru_cache(maxsize=1 << 12)  # neighbouring files begin alike

@@ -158,27 +158,32 @@ def text_of(record: Record, keys: Keys) -> str:
     for error in _errors(record, plan.errors):
         if error not in text:
             text += ("\n" if "\n" in error else ": ") + error if text else error
-    if plan.texts:
-        for key, further in islice(_texts(record, plan.texts, keys), _MOST_TEXTS):
+    # {"ev": "task.end", "body": {"why": "no such file"}}
+    in_message = [(key, False) for key in plan.messages if isinstance(record[key], dict)]
+    if plan.texts or in_message:
+        for key, further in islice(_texts(record, [*plan.texts, *in_message], keys), _MOST_TEXTS):
             if further not in text:
                 text += f"\n{further}" if "\n" in further else f"; {key}: {further}" if text else further
     return text
 
 
 def _texts(record: Record, names: Iterable[tuple[str, bool]], keys: Keys, depth: int = 0) -> Iterator[tuple[str, str]]:
-    """The texts in the fields beside the message, each with its key."""
+    """The texts in the fields beside the message, each with its key; also those of objects within."""
     for key, one_word in names:
         value = record[key]
+        objects = [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict)]
+        text = value if isinstance(value, str) and folded(key) not in keys.stacks else ""
         if isinstance(value, list):
-            placement = _placement(value, keys)
-            if placement:
+            if placement := _placement(value, keys):
                 yield key, placement
-            value = ", ".join(item for item in value[:_MOST_TEXTS] if isinstance(item, str))
-        if isinstance(value, str):
-            if _WORDS.search(value[:_LONGEST_TEXT]) or (value and one_word):
-                yield key, value[:_LONGEST_TEXT].strip("\n")
-        elif isinstance(value, dict) and depth < _DEEPEST:
-            yield from _texts(value, _texts_among(value, keys), keys, depth + 1)
+                objects = []
+            lines = (item for item in value[:_MOST_TEXTS] if isinstance(item, str))
+            text = ("\n" if folded(key) in keys.stacks else ", ").join(lines)
+        if _WORDS.search(text[:_LONGEST_TEXT]) or (text and one_word):
+            yield key, text[:_LONGEST_TEXT].strip("\n")
+        for within in objects[:_MOST_TEXTS] if depth < _DEEPEST else ():
+            yield from ((key, error) for error in _errors(within, plan_of(tuple(within), keys).errors))
+            yield from _texts(within, _texts_among(within, keys), keys, depth + 1)
 
 
 def _placement(items: Sequence[object], keys: Keys) -> str:

@@ -621,3 +621,54 @@ def test_an_address_is_known_by_its_name(book: str, host: str | None) -> None:
     read = rows_of(_lines(book, *(f"loom {at} answers at 10.4.2.{31 if at < 4 else 12}:770{at}" for at in range(8))))
     rows = with_names(read, read)
     assert directory_of(rows, rows).hosts.get(5) == host
+
+
+def test_blocks_of_labels_place_processes_whatever_their_last_words_are() -> None:
+    """Reports behind each other, whose last line has other words in each, and in which only some processes are."""
+    started = [f"10:00:0{unit} unit {unit} INFO start" for unit in range(8)]
+    reports = [
+        line
+        for number, (unit, host, words) in enumerate(
+            [
+                (5, "elm-7", "stopped by the dispatcher"),
+                (2, "oak-3", "no list"),
+                (6, "elm-7", "it is not there any more"),
+            ]
+        )
+        for line in (f"[{number + 1}]", f"  Process : unit {unit} of 8", f"  Machine : {host}", f"  Message : {words}")
+    ]
+    hosts = _listed(*started, "==== reports ====", *reports).hosts
+    assert {unit: hosts.get(unit) for unit in (2, 5, 6)} == {2: "oak-3", 5: "elm-7", 6: "elm-7"}
+
+
+def test_a_host_above_its_numbers_is_read_where_each_block_begins_with_another() -> None:
+    """The host's own name is the first word of its block; the address above the numbers is no heading of theirs."""
+    blocks = [
+        line
+        for at, host in enumerate(("elm-07", "oak-03", "fir-11"))
+        for line in (
+            host,
+            f"  address: 10.61.4.{20 + at}",
+            f"  parts: {3 * at} {3 * at + 1} {3 * at + 2}",
+            "  boards: 2",
+        )
+    ]
+    hosts = _listed("== members ==", *blocks).hosts
+    assert hosts == {part: ("elm-07", "oak-03", "fir-11")[part // 3] for part in range(9)}
+
+
+def test_the_number_with_which_lines_begin_counts_before_that_of_a_device() -> None:
+    """`c2 boot: device 1` is of c2, as the lines that begin with c2 are."""
+    rows = [f"c{rank} N boot: heap 24g, device {rank - 1}" for rank in (2, 3, 5, 1, 4, 6)]
+    rows += [f"c{1 + at % 6} N plan: {at * 7} routes" for at in range(18)]
+    assert _rank(*rows, "c5 W lic: the pool is empty") == 5
+
+
+def test_a_line_that_is_set_in_belongs_to_the_heading_above_it() -> None:
+    """Though the heading has no clock that is known."""
+    rows = [
+        line
+        for rank in (0, 3, 1, 2, 2, 0, 1, 3)
+        for line in (f"== t+{rank} bed {rank} (elm-7)", "   petals    8 of 8", "   stems     28 of 28")
+    ]
+    assert _rank(*rows, "== t+9 bed 2 (elm-7)", "   vowed     the sum is 1", "   found     1.04") == 2

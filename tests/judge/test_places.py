@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -259,6 +260,16 @@ def test_a_pod_that_is_named_tells_the_rank_that_spoke_from_it(book: RuleBook) -
     assert answer.reason.value == "OutOfMemoryError"
     assert answer.root_cause is not None
     assert answer.root_cause.rank == 1
+
+
+def test_the_node_of_a_pod_that_was_placed_is_its_host(book: RuleBook) -> None:
+    """A pod is no machine: what is left out at a restart is the host that a scheduler named behind it."""
+    placed = [f"INFO placer: pod loom-{rank} bound to elm-0{rank // 2}" for rank in range(4)]
+    records = [("info", 0, "step 1 loss 2.1"), ("info", 3, "step 1 loss 2.1"), ("error", 3, "KeyError: 'a'")]
+    said = [json.dumps({"level": level, "pod": f"loom-{rank}", "msg": text}) for level, rank, text in records]
+    root = diagnosed(book, *placed, *said).root_cause
+    assert root is not None
+    assert root.node == "elm-01"
 
 
 def test_a_line_of_a_node_that_has_one_rank_is_that_ranks(book: RuleBook) -> None:

@@ -244,6 +244,16 @@ def test_a_number_that_counts_or_names_no_process_is_no_rank(form: str, ranks: S
     assert prefix is None or prefix.label is None
 
 
+def test_the_number_of_a_machine_is_no_rank_where_its_processes_are_named_behind_it() -> None:
+    """`elm-01 | lane 3 | `: each lane is on one of the elms."""
+    lanes = [0, 5, 2, 7, 1, 4, 3, 6] * 4
+    lines = [
+        f"elm-{lane // 4} | lane {lane} | the {word} is read" for lane, word in zip(lanes, cycle("ab"), strict=False)
+    ]
+    prefix = prefix_of(lines)
+    assert prefix is None or prefix.label is None
+
+
 def test_what_many_files_begin_with_is_worked_out_once() -> None:
     """512 rank files share their words: the pieces of a prefix are looked up, not made anew in each."""
     lines = [f"2026-11-01 10:00:{at % 60:02d},123 INFO [trainer.py:33] step {at}" for at in range(120)]

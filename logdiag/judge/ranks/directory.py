@@ -131,7 +131,8 @@ def directory_of(rows: Sequence[Row], opening: Sequence[Row]) -> Directory:
     """The directory of a job; `opening` are the rows in which listings are looked for."""
     heard, stated = heard_in(rows), stated_in(rows)
     listings = listings_in(opening, rows)
-    scored = [(score("listing", features_of(listing, heard, stated)), listing) for listing in listings]
+    counting = _without_devices_of_speakers(listings, heard)
+    scored = [(score("listing", features_of(listing, heard, stated)), listing) for listing in counting]
     scored.sort(key=lambda scored_listing: scored_listing[0], reverse=True)
     used = _agreeing(scored)
     # The surest listing that has a name counts.
@@ -147,12 +148,29 @@ def directory_of(rows: Sequence[Row], opening: Sequence[Row]) -> Directory:
 
 
 def heard_in(rows: Sequence[Row]) -> Mapping[str, int]:
-    """By word and by address, how many lines have it near their start."""
-    return Counter(
-        word
-        for row in rows
-        for word in {*row.lower[:_HEAD], *(joined(row, at) for at in range(min(_HEAD, len(row.words))))}
-    )
+    """By word, by address, and by noun and number (`rank 4`), how many lines have it near their start."""
+    return Counter(word for row in rows for word in _heads_of(row))
+
+
+def _heads_of(row: Row) -> set[str]:
+    near = range(min(_HEAD, len(row.words)))
+    numbered = {_numbered(row.words[at], row.lower[at - 1] if at else "") for at in near}
+    return {*row.lower[:_HEAD], *(joined(row, at) for at in near), *numbered}
+
+
+def _without_devices_of_speakers(listings: Sequence[Listing], heard: Mapping[str, int]) -> list[Listing]:
+    """The listings without those that count devices in rows of processes with other numbers, of which many lines speak:
+    `c2 boot: device 1` is of c2."""
+
+    def speaks(listing: Listing) -> bool:
+        return all(heard.get(f"{listing.noun} {number}", 0) > _OFTEN for number in listing.numbers)
+
+    spoken = {one.first: one.numbers for one in listings if one.whole and one.noun not in DEVICES and speaks(one)}
+    return [
+        listing
+        for listing in listings
+        if listing.noun not in DEVICES or spoken.get(listing.first, listing.numbers) == listing.numbers
+    ]
 
 
 def stated_in(rows: Sequence[Row]) -> frozenset[int]:
@@ -217,8 +235,9 @@ def _agreeing(scored: Sequence[tuple[float, Listing]]) -> list[tuple[float, List
             continue
         numbers, others = set(listing.numbers), set(listing.numbers).difference(best.numbers)
         tells_more = numbers.issuperset(best.numbers) and listing.hosts is not None
-        if 2 * listing.size >= best.size and (not others or tells_more or listing.noun == best.noun):
-            used.append((sure, listing))
+        places_some = listing.places_some and listing.noun == best.noun
+        if (places_some or 2 * listing.size >= best.size) and (not others or tells_more or listing.noun == best.noun):
+            used.append((scored[0][0] if places_some else sure, listing))
     return used
 
 

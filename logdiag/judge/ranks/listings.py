@@ -38,9 +38,15 @@ _HOST = pattern_of(r"(?=.*[\d-])[^\W\d_][^\W_]*(?:-[^\W_]+)*")
 _STEM_OF_DEVICE = pattern_of(r"([^\W\d_]+)\d")
 # 0.77315   082002.640   1.35s   (a measure or a clock, no name)
 _FRACTION = pattern_of(r"\d+\.\d+\w*")
+#   Last message: stopped by dispatcher
+_LABEL = pattern_of(r"\s+(?:[A-Za-z]+ ){0,2}[A-Za-z_]+ *: ")
 # At most so many words from one item of a line to the next; so many rows of a listing for each of its numbers.
 _FARTHEST, _MOST_REPEATED = 8, 3
 _LEAST_OF_ONE_LETTER = 10
+# A number behind `process` that may be the system's own.
+_LEAST_PID = 1000
+# No job has so many groups of tensors or of data, nor a host so many devices.
+_MORE_THAN_GROUPS = 100
 _FEWEST_ITEMS = 3
 _LONGEST_BLOCK = 12
 _OPENS, _CLOSES = frozenset("([{<"), frozenset(")]}>")
@@ -99,6 +105,13 @@ class Listing:
         """Whether it numbers hosts, and processes stand beside them: `node-2: [rank4]: ready`."""
         stems = {counted(column[0])[0] for column in self.columns}
         return self.noun in HOST_WORDS and not stems.isdisjoint(PROCESSES)
+
+    @cached_property
+    def places_some(self) -> bool:
+        """Whether it has a noun, and beside some of what it counts their hosts, called so: `unit 2, machine elm-7`."""
+        hosts = self.hosts if self.noun and self.noun not in DEVICES else None
+        placed = hosts is not None and hosts.called_hosts and all(map(may_be_a_place, hosts.of.values()))
+        return placed and max(self.numbers) < _LEAST_PID
 
     @cached_property
     def beside_another(self) -> bool:
@@ -171,13 +184,14 @@ def _begin_anew_on_each_host(seats: Hosts, hosts: Hosts) -> bool:
 
 
 def may_be_a_host(name: str) -> bool:
-    """Whether a word looks like a host's name: elm-7, tg-lon-08, oil1; but not c3, nor tp3."""
+    """Whether a word looks like a host's name: elm-7, tg-lon-08, oil1, dp-112; but not c3, nor tp3."""
     if not _HOST.fullmatch(name):
         return False
     stem, number = counted(name)
     device = _STEM_OF_DEVICE.match(name)
     letters = stem or (device[1] if device else "")
-    return letters.lower() not in NO_HOSTS and (number < 0 or len(stem) > 1 or number >= _LEAST_OF_ONE_LETTER)
+    of_a_group = letters.lower() in NO_HOSTS and not ("-" in name and number >= _MORE_THAN_GROUPS)
+    return not of_a_group and (number < 0 or len(stem) > 1 or number >= _LEAST_OF_ONE_LETTER)
 
 
 def looks_like_a_host(word: str) -> bool:
@@ -236,18 +250,32 @@ def _as_one(rows: Sequence[Row]) -> Row:
 
 def _blocks(opening: Sequence[Row]) -> Iterator[Row]:
     """Each of several blocks as one line: what each process has in its environment, the objects of a JSON text, or
-    `- host: elm-7` above `  ranks: [0, 1]`. The lines of a block begin with different words, as in the other blocks."""
-    firsts = [row.lower[0] if row.words else row.line.text.strip(" ,") for row in opening]
-    forms = [(len(row.words), first) for row, first in zip(opening, firsts, strict=True)]
+    `- host: elm-7` above `  ranks: [0, 1]`. The lines of a block begin with different words, as in the other blocks;
+    those that have another number of words in each (`reason: no pulse`) are left out."""
+    firsts = [_beginning(row) for row in opening]
+    forms = [
+        first if _LABEL.match(row.line.text) else f"{len(row.words)} {first}"
+        for row, first in zip(opening, firsts, strict=True)
+    ]
     start = 0
     while start < len(opening):
         size, times = _repeated(forms, start)
         block = opening[start : start + size]
         if times > 1 and len(set(firsts[start : start + size])) == size and not any(row.clocked for row in block[1:]):
-            yield from (_as_one(opening[at : at + size]) for at in range(start, start + times * size, size))
+            blocks = [opening[at : at + size] for at in range(start, start + times * size, size)]
+            even = [k for k in range(size) if len({len(rows[k].words) for rows in blocks}) == 1]
+            yield from (_as_one([rows[k] for k in even]) for rows in blocks if even)
             start += times * size
         else:
             start += 1
+
+
+def _beginning(row: Row) -> str:
+    """The first word of a line, or its signs where it has none; of a number, or what looks like a host, only that it
+    is one: blocks begin with `[2]`, or `elm-7`."""
+    if not row.words:
+        return row.line.text.strip(" ,")
+    return "#" if row.words[0].isdecimal() or looks_like_a_host(row.words[0]) else row.lower[0]
 
 
 def _repeated(forms: Sequence[object], start: int) -> tuple[int, int]:
@@ -435,12 +463,14 @@ def _counting(kind: str, part: _Entries, rows: Sequence[Row]) -> list[Listing]:
         nouns = nouns or _nouns(kind, part, columns, rows)
         listing = Listing(kind, index, numbers, columns, nouns, part[0][0].at, _addresses(kind, part, index, numbers))
         in_order = kind == ITEMS and listing.has_no_gaps and distinct > _FEWEST_ITEMS
-        if listing.noun in STEPS or not (listing.whole or listing.noun in PROCESSES or in_order):
+        known = listing.noun in PROCESSES or listing.places_some
+        if listing.noun in STEPS or not (listing.whole or known or in_order):
             continue
         if not listing.counts_devices and not listing.counts_hosts:
             found.append(listing)
     most = max((listing.size for listing in found), default=0)
-    return [listing for listing in found if listing.whole and listing.size == most] or found
+    whole = [listing for listing in found if listing.whole and listing.size == most]
+    return [*whole, *(listing for listing in found if listing.places_some and not listing.whole)] if whole else found
 
 
 def _addresses(kind: str, part: _Entries, number_column: int, numbers: Sequence[int]) -> Mapping[str, int]:
@@ -490,6 +520,9 @@ def _headers(first: Row, rows: Sequence[Row], columns: Sequence[Words]) -> Itera
         return
     # Words with which the row itself begins name no column: `roster: shard, pid, host` above `roster: 0 81533 gno-09`.
     different = [word for word, below in zip_longest(header.lower, first.lower[: len(header.lower)]) if word != below]
+    # output /survey/out   address: 10.61.4.20
+    if any(" /" in signs for signs in header.signs) or any(word[0].isdecimal() for word in different):
+        return
     if sum(map(str.isalpha, different)) >= len(different) - 1:
         yield header.lower
     # rank  machine   bus address   process   (blanks within a column's name are narrow)

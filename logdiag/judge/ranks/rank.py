@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from itertools import chain, islice
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 _CLASS = pattern_of(r"^[\w.]{1,120}(?:Error|Exception): ")
 _HEADER = "Traceback (most recent call last)"
 _NUMBERS = pattern_of(r"\d{1,9}")
+# Successfully assigned train/trainer-0 to gpu-07   pod trainer-0 bound to gpu-07   trainer-0 scheduled on node gpu-07
+_PLACED = r"(?:\w+ ){0,3}(?:to|on|onto) (?:node |host )?['\"]?([A-Za-z][\w.-]*\d[\w.-]*)"
 WAITED = frozenset({Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR})
 """For a root of these reasons its process waited for others."""
 # So many lines at most: of a traceback; of a record.
@@ -295,7 +298,7 @@ def _node_in_lines(facts: _RankFacts, rank: int | None) -> str | None:
     # A watchdog's line is printed by a rank that waited, on the node of that rank.
     absent = _numbers_in(root.finding.facts.get("absent", "")) - {root.line.rank}
     if root.finding.node and not absent:
-        return root.finding.node
+        return _host_of_pod(root.finding.node, facts.openings) or root.finding.node
     ranks = absent or ({rank} if rank is not None else set())
     named = {line.node for line in facts.lines if line.node and line.rank in ranks}
     named |= {entry.node for entry in facts.timeline.summary if entry.rank in ranks}
@@ -306,6 +309,14 @@ def _node_in_lines(facts: _RankFacts, rank: int | None) -> str | None:
         every = {line.node for line in chain(facts.lines, first) if line.node}
         named = {node for node in every if node in root.line.text.split()} or every
     return the_only(named)
+
+
+def _host_of_pod(pod: str, openings: Iterable[Opening]) -> str | None:
+    """The host on which a pod was placed, by the only one that the logs' first lines name behind it; None where they
+    place none of this name."""
+    said = re.compile(rf"(?<![\w.-]){re.escape(pod)}['\"]? {_PLACED}")
+    first = (line for opening in openings for line in opening.lines() if pod in line.text and line.node != pod)
+    return the_only({found[1].rstrip(".") for line in first if (found := said.search(line.text))} - {pod})
 
 
 def _numbers_in(text: str) -> set[int]:

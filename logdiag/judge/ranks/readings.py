@@ -28,6 +28,8 @@ _OPENED = frozenset("[{(<#")
 _FEW, _BIG, _AFTER_MEAN = 4, 1000, 1.5
 _COVERING = 1.5
 _COLUMN_OF_SPEAKER = 6
+# So many words may stand between `DataLoader` and the number of its worker.
+_BETWEEN = 3
 
 
 class Reading(NamedTuple):
@@ -261,6 +263,8 @@ def _readings_by_form(row: Row, book: Book, taken: set[int], on_hosts: set[int])
             continue  # gpu-node-3 is the third of the hosts.
         if index and row.lower[index - 1] in STEPS:
             continue  # step 8/100 is of every process.
+        if "dataloader" in row.lower[max(0, index - _BETWEEN) : index]:
+            continue  # KeyError: Caught KeyError in DataLoader worker process 0.
         of_slot = book.slot_features(slot)
         mean_index = of_slot["late in lines"] * _FAR
         features = {

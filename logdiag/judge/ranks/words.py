@@ -24,9 +24,9 @@ _WORDS = pattern_of(
     r"|\d+(?:\.\d+)+\w*"
     r"|\w+(?:-+\w+)*)"
 )
-# PE    0 ..   15   ranks 8 to 15   lanes 6 through 11   boats 4..=7 (Rust), or with a long dash
+# PE    0 ..   15   ranks 8 to 15   ranks 8 up to 15   lanes 6 through 11   boats 4..=7 (Rust), or with a long dash
 _LOOSE_RANGE = pattern_of(
-    r"(?<![\w.-])([A-Za-z]{0,3}\d{1,6})(?: ?(?:\.\.|-|to|through) {1,6}| ?(?:\.\.[=.]|[\u2013\u2014]) {0,6})"
+    r"(?<![\w.-])([A-Za-z]{0,3}\d{1,6})(?: ?(?:\.\.|-|to|up to|through) {1,6}| ?(?:\.\.[=.]|[\u2013\u2014]) {0,6})"
     r"([A-Za-z]{0,3}\d{1,6})(?![\w.]|-\d)"
 )
 # quay-1: {first: 1, last: 4}   from=0 to=7   start 8, end 15   "first": 8, "count": 4
@@ -100,15 +100,21 @@ def joined(row: Row, index: int) -> str:
 
 
 def head_of(rows: Sequence[Row], row: Row) -> Row | None:
-    """The first line of the record of which a line is a later one: the last above that begins with a clock."""
-    if row.clocked and not row.line.text[:1].isspace():
+    """The first line of the record of which a line is a later one: the last above that begins with a clock, or, for a
+    line that is set in, with less blank than it."""
+    indent = _indent_of(row)
+    if row.clocked and not indent:
         return None
     for above in reversed(rows[max(0, row.at - _LONGEST_RECORD) : row.at]):
         if above.line.stream != row.line.stream:
             return None
-        if above.clocked:
+        if above.clocked or (above.words and _indent_of(above) < indent):
             return above
     return None
+
+
+def _indent_of(row: Row) -> int:
+    return len(row.line.text) - len(row.line.text.lstrip())
 
 
 def rows_of(lines: Iterable[Line]) -> list[Row]:
