@@ -24,7 +24,7 @@ from logdiag.judge.recovered import (
     too_few_steps_follow,
 )
 from logdiag.judge.timeline import STEPS_OF_RECOVERY
-from logdiag.model import TROUBLE, Line, Reason
+from logdiag.model import TROUBLE, Line, Reason, Role
 from logdiag.patterns import pattern_of
 
 # What each of the numbers of `signs_of` is worth, and what is added to their sum.
@@ -55,8 +55,8 @@ _NO_WORK = frozenset({"complaint", "machines-own"})
 
 
 class Rest(NamedTuple):
-    """What follows the last line of a stream that a rule calls a failure: its share of the kept lines, 0 to 1 (0 where
-    there is no such line), and the sorted positions of its lines that count on."""
+    """What follows the last line of a stream that a rule calls a failure, or a hint where there is none: its share of
+    the kept lines, 0 to 1 (0 where no rule fired), and the sorted positions of its lines that count on."""
 
     share: float = 0.0
     work: Sequence[int] = ()
@@ -121,11 +121,14 @@ def chance_of(signs: Mapping[str, float]) -> float:
 
 
 def after_the_last(facts: Facts) -> dict[int, Rest]:
-    """By stream, what its kept lines after the last that a rule calls a failure show."""
-    last: dict[int, int] = {}
+    """By stream, what its kept lines after the last that a rule calls a failure show; where there is none,
+    after the last hint."""
+    roles: Mapping[bool, dict[int, int]] = {True: {}, False: {}}
     for finding in facts.survey.findings:
-        if finding.role.is_failure:
-            last[finding.line.stream] = max(finding.line.position, last.get(finding.line.stream, 0))
+        if finding.role.is_failure or finding.role is Role.HINT:
+            of_role, stream = roles[finding.role.is_failure], finding.line.stream
+            of_role[stream] = max(finding.line.position, of_role.get(stream, 0))
+    last = {**roles[False], **roles[True]}
     found, of_line = {finding.line.place for finding in facts.survey.findings}, facts.timeline.kinds.of_line
     rests: dict[int, Rest] = {}
     for stream, printed in facts.timeline.printed.items():
