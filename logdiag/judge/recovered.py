@@ -112,7 +112,7 @@ def it_went_well_before_the_next(fault: Fault, timeline: Timeline, later: _Later
     if following is not None and _was_reset_between(fault, following, timeline):
         return True
     back = _reported_back(fault, timeline) if waits or fault.reason in _COMES_BACK else []
-    return any(report.position < until for report in (*back, *_went_well(fault, timeline))) or None
+    return any(report.position < until for report in (*back, *went_well_after(line, timeline))) or None
 
 
 def machine_works_until_it_goes(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -348,9 +348,8 @@ def _was_reset_between(fault: Fault, following: Fault, timeline: Timeline) -> bo
     return any(kinds.is_a("was-reset", it) and not _names(line).isdisjoint(_names(it)) for it in printed)
 
 
-def _went_well(fault: Fault, timeline: Timeline) -> Iterable[Line]:
-    """The later lines that say of what a fault's line names, in the same words, that it went well."""
-    line = fault.line
+def went_well_after(line: Line, timeline: Timeline) -> Iterable[Line]:
+    """The later lines that say of what a line names, in the same words, that it went well."""
     for told in timeline.went_well.get(line.stream, ()):
         if told.line.position > line.position and any(_names_it(what, line.text) for what in _wordings(told)):
             yield told.line
