@@ -11,7 +11,6 @@ from enum import Enum
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.ending import BAD_WORDS
 from logdiag.judge.facts import Facts
-from logdiag.judge.recovered import went_well_after
 from logdiag.judge.timeline import Timeline
 from logdiag.judge.tracebacks.forms import FRAME
 from logdiag.model import TROUBLE, Decision, Ended, Line
@@ -131,13 +130,8 @@ def looks_like_a_failure(facts: Facts) -> Outcome | None:
 
 
 def _was_nothing(line: Line, facts: Facts) -> bool:
-    """Whether a rule calls a suspect harmless, or a later line says of what it, or the last line of its words, names
-    that it went well."""
-    if facts.timeline.kinds.is_a(HARMLESS, line):
-        return True
-    printed = reversed(facts.timeline.printed.get(line.stream, ()))
-    last = next((alike for alike in printed if alike.wording == line.wording), line)
-    return any(went_well_after(last, facts.timeline))
+    """Whether a rule calls a suspect harmless, or what it names went well later."""
+    return facts.timeline.kinds.is_a(HARMLESS, line) or facts.went_well_later(line)
 
 
 def complains_after_its_work(facts: Facts) -> Outcome | None:
