@@ -109,8 +109,11 @@ def _is_of_one_trouble(fault: Fault, following: Fault | None) -> bool:
 
 
 def _is_over(fault: Fault, facts: Facts, rests: Mapping[int, Rest]) -> bool:
-    """Whether something goes on after a fault, and by all its signs it was got over."""
+    """Whether something goes on after a fault, and by all its signs it was got over; memory that was lost for good took
+    a process with it, so that only work shows it."""
     after = _signs_after(fault, facts, rests)
+    if fault.reason is Reason.ECC_ERROR and after["steps"] < STEPS_OF_RECOVERY:
+        return False
     goes_on = after["steps"] or after["is back"] or after["share after the last fault"] >= _LEAST_SHARE
     return bool(goes_on and facts.suspects().lines) and chance_of(signs_of(fault, facts, rests)) >= LEAST
 
