@@ -114,7 +114,10 @@ def _is_over(fault: Fault, facts: Facts, rests: Mapping[int, Rest]) -> bool:
     after = _signs_after(fault, facts, rests)
     if fault.reason is Reason.ECC_ERROR and after["steps"] < STEPS_OF_RECOVERY:
         return False
-    goes_on = after["steps"] or after["is back"] or after["share after the last fault"] >= _LEAST_SHARE
+    much = after["share after the last fault"] >= _LEAST_SHARE
+    # A hint may be all that a rule knows of a log, so that its share says little.
+    much = much and bool(fault.finding.role is not Role.HINT or after["went well"])
+    goes_on = after["steps"] or after["is back"] or much
     return bool(goes_on and facts.suspects().lines) and chance_of(signs_of(fault, facts, rests)) >= LEAST
 
 
