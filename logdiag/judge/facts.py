@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from logdiag.judge.faults import Fault
-from logdiag.judge.recovered import Standing
+from logdiag.judge.recovered import Standing, went_well_after
 from logdiag.judge.suspects.ranked import Ranking
 from logdiag.judge.timeline import Timeline
 from logdiag.model import Line, LinePlace
@@ -47,6 +47,12 @@ class Facts(NamedTuple):
     def reads_well(self) -> bool:
         """Whether no rule knows the software, and its log reads like a good run's."""
         return self.unknown_software and self.suspects().reads_well
+
+    def went_well_later(self, line: Line) -> bool:
+        """Whether a later line says of what a line, or the last line of its words, names that it went well."""
+        printed = reversed(self.timeline.printed.get(line.stream, ()))
+        last = next((alike for alike in printed if alike.wording == line.wording), line)
+        return any(went_well_after(last, self.timeline))
 
 
 def lines_of_unknown_software(lines: Sequence[Line], book: RuleBook) -> int:

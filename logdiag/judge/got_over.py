@@ -24,7 +24,7 @@ from logdiag.judge.recovered import (
     too_few_steps_follow,
 )
 from logdiag.judge.timeline import STEPS_OF_RECOVERY
-from logdiag.model import TROUBLE, Line, Reason
+from logdiag.model import TROUBLE, Line, Reason, Role
 from logdiag.patterns import pattern_of
 
 # What each of the numbers of `signs_of` is worth, and what is added to their sum.
@@ -55,8 +55,8 @@ _NO_WORK = frozenset({"complaint", "machines-own"})
 
 
 class Rest(NamedTuple):
-    """What follows the last line of a stream that a rule calls a failure: its share of the kept lines, 0 to 1 (0 where
-    there is no such line), and the sorted positions of its lines that count on."""
+    """What follows the last line of a stream that a rule calls a failure, or a hint where there is none: its share of
+    the kept lines, 0 to 1 (0 where no rule fired), and the sorted positions of its lines that count on."""
 
     share: float = 0.0
     work: Sequence[int] = ()
@@ -109,9 +109,15 @@ def _is_of_one_trouble(fault: Fault, following: Fault | None) -> bool:
 
 
 def _is_over(fault: Fault, facts: Facts, rests: Mapping[int, Rest]) -> bool:
-    """Whether something goes on after a fault, and by all its signs it was got over."""
+    """Whether something goes on after a fault, and by all its signs it was got over; memory that was lost for good took
+    a process with it, so that only work shows it."""
     after = _signs_after(fault, facts, rests)
-    goes_on = after["steps"] or after["is back"] or after["share after the last fault"] >= _LEAST_SHARE
+    if fault.reason is Reason.ECC_ERROR and after["steps"] < STEPS_OF_RECOVERY:
+        return False
+    much = after["share after the last fault"] >= _LEAST_SHARE
+    # A hint may be all that a rule knows of a log, so that its share says little.
+    is_hint = fault.finding.role is Role.HINT
+    goes_on = after["steps"] or after["is back"] or (much and (not is_hint or after["went well"]))
     return bool(goes_on and facts.suspects().lines) and chance_of(signs_of(fault, facts, rests)) >= LEAST
 
 
@@ -121,11 +127,14 @@ def chance_of(signs: Mapping[str, float]) -> float:
 
 
 def after_the_last(facts: Facts) -> dict[int, Rest]:
-    """By stream, what its kept lines after the last that a rule calls a failure show."""
-    last: dict[int, int] = {}
+    """By stream, what its kept lines after the last that a rule calls a failure show; where there is none,
+    after the last hint."""
+    roles: Mapping[bool, dict[int, int]] = {True: {}, False: {}}
     for finding in facts.survey.findings:
-        if finding.role.is_failure:
-            last[finding.line.stream] = max(finding.line.position, last.get(finding.line.stream, 0))
+        if finding.role.is_failure or finding.role is Role.HINT:
+            of_role, stream = roles[finding.role.is_failure], finding.line.stream
+            of_role[stream] = max(finding.line.position, of_role.get(stream, 0))
+    last = {**roles[False], **roles[True]}
     found, of_line = {finding.line.place for finding in facts.survey.findings}, facts.timeline.kinds.of_line
     rests: dict[int, Rest] = {}
     for stream, printed in facts.timeline.printed.items():

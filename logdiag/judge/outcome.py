@@ -14,6 +14,7 @@ from logdiag.judge.facts import Facts
 from logdiag.judge.timeline import Timeline
 from logdiag.judge.tracebacks.forms import FRAME
 from logdiag.model import TROUBLE, Decision, Ended, Line
+from logdiag.rules.book import HARMLESS
 
 # Above this chance of a failure an error among the last lines counts as one ...
 _SUSPICIOUS = 0.35
@@ -22,6 +23,8 @@ _SUSPICIOUS = 0.35
 _IN_UNKNOWN, _ELSEWHERE = 0.82, 0.95
 # From the first chance of a failure on, steps are no proof of a healthy job; from the second on, neither is a status 0.
 _DOUBTFUL, _VERY_DOUBTFUL = 0.5, 0.95
+# No share that is left is taken for smaller than this.
+_LITTLE = 1e-3
 # So many lines above a fault belong to it.
 _LEADS_TO = 10
 
@@ -111,16 +114,25 @@ def ends_in_trouble(facts: Facts) -> Outcome | None:
 
 
 def looks_like_a_failure(facts: Facts) -> Outcome | None:
-    """A line stands out as one that ended the job, whatever its words."""
-    standing = [
+    """A line stands out as one that ended the job, whatever its words: no rule calls it harmless, and no later line
+    says of what it names that it went well."""
+    may_be = [
         ranked
         for ranked in facts.suspects().lines
         if not _is_recovered(ranked.line, facts) and not FRAME.match(ranked.line.message)
     ]
-    chance = sum(ranked.score for ranked in standing)
+    standing = [ranked.score for ranked in may_be if not _was_nothing(ranked.line, facts)]
+    # What is certain not to have been it leaves its chance to all the rest.
+    elsewhere = sum(ranked.score for ranked in may_be) - sum(standing)
+    chance = sum(standing) / max(1 - elsewhere, _LITTLE)
     if chance < _IN_UNKNOWN:
         return None
     return Outcome.FAILED if chance >= (_IN_UNKNOWN if facts.unknown_software else _ELSEWHERE) else None
+
+
+def _was_nothing(line: Line, facts: Facts) -> bool:
+    """Whether a rule calls a suspect harmless, or what it names went well later."""
+    return facts.timeline.kinds.is_a(HARMLESS, line) or facts.went_well_later(line)
 
 
 def complains_after_its_work(facts: Facts) -> Outcome | None:

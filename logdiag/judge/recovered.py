@@ -112,7 +112,23 @@ def it_went_well_before_the_next(fault: Fault, timeline: Timeline, later: _Later
     if following is not None and _was_reset_between(fault, following, timeline):
         return True
     back = _reported_back(fault, timeline) if waits or fault.reason in _COMES_BACK else []
-    return any(report.position < until for report in (*back, *_went_well(fault, timeline))) or None
+    return any(report.position < until for report in (*back, *went_well_after(line, timeline))) or None
+
+
+def command_went_well_the_next_time(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """A person gave the command that printed it once more, behind a shell's prompt, and this time nothing broke."""
+    line = fault.line
+    if fault.died or timeline.kinds.is_a("machines-own", line):
+        return None
+    given = [told for told in timeline.kinds.told("given") if told.line.stream == line.stream]
+    above = [told for told in given if told.line.position < line.position]
+    if not above:
+        return None
+    command = above[-1].facts["what"].strip()
+    once_more = next((told.line for told in given[len(above) :] if _gives(command, told.facts["what"])), None)
+    if once_more is None or later.broke_after(line, once_more.position):
+        return None
+    return timeline.printed[line.stream][-1].position > once_more.position or None
 
 
 def machine_works_until_it_goes(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -206,6 +222,7 @@ RECOVERED: tuple[_Check, ...] = (
     machines_line_beside_a_clean_job,
     machine_ran_on_for_long,
     it_went_well_before_the_next,
+    command_went_well_the_next_time,
     machine_works_until_it_goes,
     stopped_after_a_clean_end,
     steps_go_on_for_long,
@@ -348,12 +365,16 @@ def _was_reset_between(fault: Fault, following: Fault, timeline: Timeline) -> bo
     return any(kinds.is_a("was-reset", it) and not _names(line).isdisjoint(_names(it)) for it in printed)
 
 
-def _went_well(fault: Fault, timeline: Timeline) -> Iterable[Line]:
-    """The later lines that say of what a fault's line names, in the same words, that it went well."""
-    line = fault.line
+def went_well_after(line: Line, timeline: Timeline) -> Iterable[Line]:
+    """The later lines that say of what a line names, in the same words, that it went well."""
     for told in timeline.went_well.get(line.stream, ()):
         if told.line.position > line.position and any(_names_it(what, line.text) for what in _wordings(told)):
             yield told.line
+
+
+def _gives(command: str, given: str) -> bool:
+    """Whether what was given to a shell begins with a command."""
+    return given.startswith(command) and given[len(command) :].lstrip()[:1] in ("", "&", ";", "|")
 
 
 def _wordings(told: Told) -> set[str]:

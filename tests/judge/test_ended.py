@@ -56,6 +56,29 @@ def test_neither_steps_nor_a_status_prove_a_log_healthy_that_looks_like_a_failur
     assert _outcome(book, [*steps(1, 100), DONE], doubtful) is Outcome.HEALTHY
 
 
+@pytest.mark.parametrize(
+    ("rest", "failed"),
+    [
+        ([], True),
+        (["10:10:09 loom/2: ready"], None),
+        (["10:10:09 loom/1: ready"], True),
+        (["10:10:09 loom/2: ready", "10:11:09 loom/2: cannot load the sheet of 7 threads: torn at row 12"], True),
+    ],
+    ids=["the last word", "well later", "another is well", "again"],
+)
+def test_what_stands_out_and_went_well_later_is_no_failure(
+    book: RuleBook, rest: list[str], failed: bool | None
+) -> None:
+    """No rule knows the line that stands out, or how it was mended; that the very thing is ready tells enough."""
+    told = [
+        "10:00:01 keeper: unit loom/2 put on mill-3",
+        "10:00:09 loom/2: cannot load the sheet of 7 threads: torn at row 12",
+        "10:00:19 keeper: unit loom/2 rests 10s",
+        "10:09:40 keeper: undo by tove, loom/2 back to sheet 4",
+    ]
+    assert diagnosed(book, *told, *rest).failed is failed
+
+
 def _outcome(book: RuleBook, lines: list[str], suspects: Ranking) -> Outcome:
     found = survey(open_sources((log_of(*lines),)), book, Shapes(book, book.filters))
     return judge(found, book, suspects=lambda: suspects).outcome

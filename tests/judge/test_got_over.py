@@ -201,3 +201,12 @@ def test_a_machine_that_works_on_for_hours_does_not_bring_back_what_its_kernel_k
         f"{clock}.818576] Out of memory: Kill process 3882 (python) score 623 or sacrifice child",
     ]
     assert diagnosed(book, *before, *killed, *after).reason.value == "OutOfMemoryError"
+
+
+def test_memory_that_was_lost_for_good_is_got_over_by_work_alone(book: RuleBook) -> None:
+    """Other parts of the machine are well for hours; only work shows that a process got over it."""
+    lost = "[  812.100412] tarn 0000:3b:00.0: hbm2: uncorrectable ECC at 0x12, row 4411"
+    root = diagnosed(book, lost, *HOURS).root_cause
+    assert root is not None
+    assert root.line == 1
+    assert diagnosed(book, lost, *HOURS, *steps(0, 20)).root_cause is None

@@ -233,11 +233,11 @@ def _places_of_no_cause(facts: Facts, *, surely: bool) -> set[LinePlace]:
 
 
 def _may_be_cause(ranked: RankedLine, facts: Facts, *, surely: bool) -> bool:
-    """Whether a suspect may be the cause. It may not if it is a part of the root, or if its process worked on after it,
-    unless it is very suspicious. In place of a root that a rule names in software that it knows (`surely`), neither a
-    calm line nor one of another rank than the launcher saw fail first may be."""
+    """Whether a suspect may be the cause. It may not if it is a part of the root, if it went well later, or if its
+    process worked on after it, unless it is very suspicious. In place of a root that a rule names in software that it
+    knows (`surely`), neither a calm line nor one of another rank than the launcher saw fail first may be."""
     line, timeline = ranked.line, facts.timeline
-    if _belongs_to(facts.root, line):
+    if _belongs_to(facts.root, line) or facts.went_well_later(line):
         return False
     another = line.rank is not None and timeline.first_observed not in (None, line.rank)
     if surely and (another or line.level in CALM):
