@@ -225,7 +225,9 @@ def _share_heard(names: Mapping[str, int], heard: Mapping[str, int]) -> float | 
 def _agreeing(scored: Sequence[tuple[float, Listing]]) -> list[tuple[float, Listing]]:
     """The likeliest listing, and those that have more about the same processes, with their log-odds."""
     used: list[tuple[float, Listing]] = []
-    best = scored[0][1] if scored else None
+    # What leaves some out may be what a job prints as it starts, or a few lines of any kind.
+    counting = (one for one in scored if not one[1].places_some or one[1].first < _EARLY)
+    best_sure, best = next(counting, (_LEAST, None))
     for sure, listing in scored:
         if best is None or sure < _LEAST:
             break
@@ -236,8 +238,10 @@ def _agreeing(scored: Sequence[tuple[float, Listing]]) -> list[tuple[float, List
         numbers, others = set(listing.numbers), set(listing.numbers).difference(best.numbers)
         tells_more = numbers.issuperset(best.numbers) and listing.hosts is not None
         places_some = listing.places_some and listing.noun == best.noun
+        if listing.places_some and not places_some:
+            continue
         if (places_some or 2 * listing.size >= best.size) and (not others or tells_more or listing.noun == best.noun):
-            used.append((scored[0][0] if places_some else sure, listing))
+            used.append((best_sure if places_some else sure, listing))
     return used
 
 

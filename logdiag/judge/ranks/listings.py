@@ -108,10 +108,14 @@ class Listing:
 
     @cached_property
     def places_some(self) -> bool:
-        """Whether it has a noun, and beside some of what it counts their hosts, called so: `unit 2, machine elm-7`."""
-        hosts = self.hosts if self.noun and self.noun not in DEVICES else None
-        placed = hosts is not None and hosts.called_hosts and all(map(may_be_a_place, hosts.of.values()))
-        return placed and max(self.numbers) < _LEAST_PID
+        """Whether its numbers leave some out, and beside each stands a noun and a host, called so: `unit 2 of 40,
+        machine elm-7`. It may place some of what another listing counts."""
+        counts = self.whole or self.noun in PROCESSES or self.noun in DEVICES
+        hosts = self.hosts if self.noun and not counts else None
+        if hosts is None or not hosts.called_hosts or max(self.numbers) >= _LEAST_PID:
+            return False
+        names = set(hosts.of.values())
+        return len(names) > 1 and all(map(may_be_a_place, names))
 
     @cached_property
     def beside_another(self) -> bool:
@@ -463,14 +467,14 @@ def _counting(kind: str, part: _Entries, rows: Sequence[Row]) -> list[Listing]:
         nouns = nouns or _nouns(kind, part, columns, rows)
         listing = Listing(kind, index, numbers, columns, nouns, part[0][0].at, _addresses(kind, part, index, numbers))
         in_order = kind == ITEMS and listing.has_no_gaps and distinct > _FEWEST_ITEMS
-        known = listing.noun in PROCESSES or listing.places_some
-        if listing.noun in STEPS or not (listing.whole or known or in_order):
+        known = listing.noun in PROCESSES or in_order or listing.places_some
+        if listing.noun in STEPS or not (listing.whole or known):
             continue
         if not listing.counts_devices and not listing.counts_hosts:
             found.append(listing)
     most = max((listing.size for listing in found), default=0)
     whole = [listing for listing in found if listing.whole and listing.size == most]
-    return [*whole, *(listing for listing in found if listing.places_some and not listing.whole)] if whole else found
+    return [*whole, *(listing for listing in found if listing.places_some)] if whole else found
 
 
 def _addresses(kind: str, part: _Entries, number_column: int, numbers: Sequence[int]) -> Mapping[str, int]:
