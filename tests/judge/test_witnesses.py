@@ -10,7 +10,7 @@ from logdiag.errors import WeightsError
 from logdiag.judge.ranks.readings import book_of
 from logdiag.judge.ranks.weights import tables
 from logdiag.judge.ranks.witnesses import Root, first_to_fail
-from logdiag.judge.ranks.words import rows_of
+from logdiag.judge.ranks.words import head_of, rows_of
 from logdiag.model import Line
 from logdiag.read.prefixes import parse_line
 
@@ -155,3 +155,11 @@ def test_another_line_of_the_record_names_who_failed() -> None:
     told = first_to_fail(book_of(rows, rows), Root(root, waited=False, machine=False))
     assert told is not None
     assert told[0] == 2
+
+
+def test_a_line_that_ends_in_a_colon_begins_the_record_of_the_next() -> None:
+    """What a panic says belongs to its thread, and not to the step above it, which another process printed."""
+    texts = [f"10:00:{at:02} INFO hand{{id={at % 4} host=elm-{at % 4 // 2}}}: step={at}" for at in range(24)]
+    texts += ["thread 'embed' panicked at src/embed.rs:143:29:", "index out of bounds: the len is 8 but the index is 9"]
+    rows = rows_of([parse_line(text, "job.log", at + 1, position=at) for at, text in enumerate(texts)])
+    assert head_of(rows, rows[-1]) is rows[-2]

@@ -101,14 +101,17 @@ def joined(row: Row, index: int) -> str:
 
 def head_of(rows: Sequence[Row], row: Row) -> Row | None:
     """The first line of the record of which a line is a later one: the last above that begins with a clock, or, for a
-    line that is set in, with less blank than it."""
+    line that is set in, with less blank than it; for one that is not, also the next above with a colon at its end."""
     indent = _indent_of(row)
     if row.clocked and not indent:
         return None
     for above in reversed(rows[max(0, row.at - _LONGEST_RECORD) : row.at]):
         if above.line.stream != row.line.stream:
             return None
-        if above.clocked or (above.words and _indent_of(above) < indent):
+        set_in = _indent_of(above)
+        # thread 'lane-6' panicked at src/embed.rs:143:29:
+        announces = above.at == row.at - 1 and set_in == indent == 0 and above.line.text.endswith(":")
+        if above.clocked or announces or (above.words and set_in < indent):
             return above
     return None
 
