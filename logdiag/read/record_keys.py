@@ -89,10 +89,14 @@ def _columns_of(records: Sequence[Record]) -> dict[str, list[object]]:
 
 
 def _objects_of(records: Sequence[Record], keys: Keys) -> list[str]:
-    """The keys whose values are objects in most records: `"Proc": {"Id": 8203, "Seat": 4}`."""
-    apart = (*keys.messages, *keys.errors, *keys.attributes, *keys.nodes, *keys.elsewhere)
-    known = set(map(folded, apart))
-    counts = Counter(key for record in records for key, value in record.items() if isinstance(value, dict))
+    """The keys whose values are objects in most records: `"Proc": {"Id": 8203, "Seat": 4}`; also where it is a key of
+    something else, if the objects name ranks: `"labels": {"replica": "11"}`."""
+    apart = (*keys.messages, *keys.errors, *keys.attributes, *keys.nodes)
+    elsewhere, ranks = set(map(folded, keys.elsewhere)), set(map(folded, keys.ranks))
+    objects = [(key, value) for record in records for key, value in record.items() if isinstance(value, dict)]
+    with_ranks = {folded(key) for key, value in objects if not ranks.isdisjoint(map(folded, value))}
+    known = set(map(folded, apart)) | (elsewhere - with_ranks)
+    counts = Counter(key for key, _ in objects)
     return [key for key, count in counts.items() if count >= _MOSTLY * len(records) and folded(key) not in known]
 
 

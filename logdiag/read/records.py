@@ -13,9 +13,10 @@ from logdiag.read.forms import Forms, Keys, folded
 
 Record = dict[str, object]
 
-_EXCEPTION_MESSAGES = ("message", "msg", "excvalue")
+_EXCEPTION_MESSAGES = ("message", "msg", "excvalue", "text", "detail", "description", "reason")
 _EXCEPTION_STACKS = ("traceback", "stacktrace", "stack", "extendedstacktrace")
-_EXCEPTION_CLASSES = ("type", "name", "kind", "class", "exctype")
+_EXCEPTION_CLASSES = ("type", "name", "kind", "class", "exctype", "code")
+_CAUSES = ("cause", "causedby", "inner", "innerexception", "source")
 # A key of so few letters is a message's only in a record that has a time or a level.
 _SHORT = 2
 # 3   "3"   "w3"   "worker-3"   "3/64"
@@ -308,10 +309,22 @@ def _errors(record: Record, keys: tuple[str, ...]) -> Iterator[str]:
         if isinstance(value, list) and value and isinstance(value[0], dict):
             value = value[0]  # structlog has one for each of a chain
         if isinstance(value, dict):
-            parts = {folded(name): part for name, part in value.items()}
-            kind, message = _first_text(parts, _EXCEPTION_CLASSES), _first_text(parts, _EXCEPTION_MESSAGES)
-            value = _first_text(parts, _EXCEPTION_STACKS) or ": ".join(part for part in (kind, message) if part)
+            value = "; cause: ".join(_chain_of(value))
         if isinstance(value, list) and all(isinstance(part, str) for part in value):
             value = "\n".join(value)  # AWS Lambda writes a stack as a list of its lines
         if isinstance(value, str) and value.strip():
             yield value.strip("\n")
+
+
+def _chain_of(error: Record) -> Iterator[str]:
+    """The text of an exception that is an object, and of each that caused the one before it: {"class": "E", "message":
+    "cannot save", "cause": {"text": "disk full"}}."""
+    cause: object = error
+    for _ in range(_DEEPEST):
+        if not isinstance(cause, dict):
+            return
+        parts = {folded(name): part for name, part in cause.items()}
+        kind, message = _first_text(parts, _EXCEPTION_CLASSES), _first_text(parts, _EXCEPTION_MESSAGES)
+        if text := _first_text(parts, _EXCEPTION_STACKS) or ": ".join(filter(None, (kind, message))):
+            yield text
+        cause = next((parts[name] for name in _CAUSES if name in parts), None)

@@ -21,7 +21,7 @@ from typing import Any
 from logdiag._version import __version__
 from logdiag.settings.places import cache_folders, make_private, why_foreign, why_foreign_path
 
-_FORM = "logdiag-cache/6"
+_FORM = "logdiag-cache/7"
 _KEEP = 8
 _MOST_BYTES = 256 << 20
 _CHECK_SUM = 4

@@ -163,3 +163,26 @@ def test_a_line_that_ends_in_a_colon_begins_the_record_of_the_next() -> None:
     texts += ["thread 'embed' panicked at src/embed.rs:143:29:", "index out of bounds: the len is 8 but the index is 9"]
     rows = rows_of([parse_line(text, "job.log", at + 1, position=at) for at, text in enumerate(texts)])
     assert head_of(rows, rows[-1]) is rows[-2]
+
+
+def test_a_line_without_a_level_belongs_to_the_record_above_where_the_others_have_one() -> None:
+    """Also in a log that has no clocks: what an exception says is of the process above it."""
+    texts = [f"[info] agent {at % 4} | turn {at}: reward 0.5" for at in range(24)]
+    texts += ["[error] agent 2 | the task is ended", "** (File.Error) could not read the openers: no such file"]
+    rows = rows_of([parse_line(text, "job.log", at + 1, position=at) for at, text in enumerate(texts)])
+    told = first_to_fail(book_of(rows, rows), Root(rows[-1], waited=False, machine=False))
+    assert told is not None
+    assert told[0] == 2
+
+
+def test_a_date_with_dots_is_no_clock_and_a_number_since_1970_is_one() -> None:
+    """Neither leaves numbers that may be read as ranks."""
+    first = parse_line("elm-7\t29.08.26 10:40:05.499\ts8\tWRN\tcodec not attached", "job.log", 1)
+    second = parse_line("1788608000.50|06|e|cannot read on", "job.log", 2)
+    assert [row.words[:3] for row in rows_of([first, second])] == [["elm-7", "s8", "WRN"], ["06", "e", "cannot"]]
+
+
+def test_a_pod_is_called_by_its_number() -> None:
+    """The signs by chance behind a pod's name tell nothing."""
+    (row,) = rows_of([parse_line("bound pod loom-code-r05-7sb84 to node elm-07", "job.log", 1)])
+    assert row.words == ["bound", "pod", "r05", "to", "node", "elm-07"]

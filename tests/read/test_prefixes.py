@@ -406,3 +406,9 @@ def test_what_another_process_ran_into_is_a_message_of_its_own(
     """With its own rank and level, not those of who spoke before; a name with a digit is one name."""
     read = parse_line(line)
     assert (read.message, read.rank, read.level) == (message, rank, level)
+
+
+def test_a_shared_object_before_a_colon_is_no_host() -> None:
+    """A loader begins its line with the library that it cannot open."""
+    assert parse_line("libloom.so.4: cannot open shared object file").node is None
+    assert parse_line("elm-4: cannot open shared object file").node == "elm-4"

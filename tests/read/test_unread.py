@@ -232,7 +232,12 @@ def elf() -> bytes:
     return b"\x7fELF\x02\x01\x01" + bytes(9) + bytes(range(64)) * 4 + NOISE[:500]
 
 
-@pytest.mark.parametrize("data", [NOISE, NOISE[:300], elf(), zip_of({"a.log": b"x" * 99})[4:] + NOISE])
+# (A zip holds the second in which it was made: its bytes are no name for a test.)
+@pytest.mark.parametrize(
+    "data",
+    [NOISE, NOISE[:300], elf(), zip_of({"a.log": b"x" * 99})[4:] + NOISE],
+    ids=["noise", "a little noise", "a program", "a torn zip"],
+)
 def test_binary_data_is_refused(data: bytes) -> None:
     """Alone it is an error, beside a log it is a note, and the read is not complete."""
     with pytest.raises(SourceError, match="binary data, not a log"):

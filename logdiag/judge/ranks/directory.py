@@ -11,7 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -228,6 +228,9 @@ def _agreeing(scored: Sequence[tuple[float, Listing]]) -> list[tuple[float, List
     # What leaves some out may be what a job prints as it starts, or a few lines of any kind.
     counting = (one for one in scored if not one[1].places_some or one[1].first < _EARLY)
     best_sure, best = next(counting, (_LEAST, None))
+    if best is not None and not best.whole:
+        # `peer 27 busy` tells of some of those that another listing has.
+        best_sure, best = next(filter(partial(_is_whole_of, best), scored), (best_sure, best))
     for sure, listing in scored:
         if best is None or sure < _LEAST:
             break
@@ -243,6 +246,12 @@ def _agreeing(scored: Sequence[tuple[float, Listing]]) -> list[tuple[float, List
         if (places_some or 2 * listing.size >= best.size) and (not others or tells_more or listing.noun == best.noun):
             used.append((best_sure if places_some else sure, listing))
     return used
+
+
+def _is_whole_of(part: Listing, one: tuple[float, Listing]) -> bool:
+    """Whether a listing leaves no number out, has all those of another, and is likely."""
+    sure, listing = one
+    return sure > _SURE and listing.whole and listing.size > part.size and set(listing.numbers) >= set(part.numbers)
 
 
 def _names_in(listing: Listing, sure: float, heard: Mapping[str, int]) -> Iterator[tuple[str, Named]]:

@@ -287,8 +287,11 @@ def rank_and_node(
     rank = made[1] if made is not None and made[1] >= 0 else None
     decisions = [decision(made[0], root.line, "no rank" if rank is None else f"rank {rank}")] if made else []
     node = _node_in_lines(facts, rank)
-    if node is None and (node := node_from_words(facts, rank)) is not None:
-        decisions.append(decision(node_from_words, root.line, f"node {node}"))
+    # A single line that names another host, such as a launcher's last word, tells of no other process's.
+    beside = node is not None and sum(line.node == node for line in survey.lines) == 1
+    if (node is None or beside) and (by_words := node_from_words(facts, rank)) is not None:
+        decisions.append(decision(node_from_words, root.line, f"node {by_words}"))
+        node = by_words
     return rank, node or host_in_lines(root.line, timeline.kinds), tuple(decisions)
 
 

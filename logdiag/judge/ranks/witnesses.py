@@ -89,9 +89,14 @@ def _beside(book: Book, root: Root) -> Iterator[_Claim]:
     """The ranks that the lines above and below the root name, or the record of which it is a part."""
     rows, row = book.rows, root.row
     mostly_clocked = sum(each_row.clocked for each_row in rows) > _SHARE_CLOCKED * len(rows)
-    is_part = (mostly_clocked and not row.clocked) or row.line.text[:1].isspace()
+    mostly_levelled = sum(each_row.line.level is not None for each_row in rows) > _SHARE_CLOCKED * len(rows)
+    without_head = mostly_levelled and row.line.level is None and not row.clocked and row.at not in book.speakers
+    is_part = (mostly_clocked and not row.clocked) or row.line.text[:1].isspace() or without_head
     near = [("above", row.at - 1), ("below", row.at + 1)]
-    if is_part and (head := head_of(rows, row)) is not None:
+    head = head_of(rows, row) if is_part else None
+    if head is None and without_head:
+        head = next((above for above in reversed(rows[: row.at]) if above.at in book.speakers), None)
+    if head is not None:
         near.append(("record", max(range(head.at, row.at), key=lambda index: _surest(rows[index], book))))
     for source, index in near:
         if 0 <= index < len(rows) and rows[index].line.stream == row.line.stream:

@@ -52,12 +52,14 @@ _COUNTED = pattern_of(r"([A-Za-z][A-Za-z_]*[-_]?|(?:[A-Za-z]+-)+)?0*(\d{1,5})")
 # .020+01:00   ,123Z   (what a clock leaves)
 _REST_OF_CLOCK = pattern_of(r"^[.,]?\d*(?:Z|[+-]\d\d:?\d\d)?(?![\w:])")
 # 05:04:21.708   07.00.00   04-11 08:00:05.150   08:02 |   260304T011209.200   260304-011209.200   (in any other form)
-# =ERROR REPORT==== 11-May-2026::04:15:56.580955 ===
+# =ERROR REPORT==== 11-May-2026::04:15:56.580955 ===   29.08.26 10:40:05.499 (whose date is no clock)
 # (What stands before the first digit is asked behind it: a search for a digit is fast.)
 _OTHER_CLOCK = pattern_of(
-    r"\d(?:(?:(?<![\w.:]\d)|(?<=\d{4}::\d))\d?[:.]\d\d[:.]\d\d(?:[.,]\d+)?(?![\w:])"
+    r"\d(?:(?:(?<![\w.:]\d)|(?<=\d{4}::\d))\d?[:.]\d\d[:.]\d\d(?:[.,]\d+)?(?![\w:]| +\d?\d:\d\d:\d\d)"
     r"|(?<!\w\d)\d{5,7}[T-]\d{6}(?:[.,]\d+)?Z?(?!\w))"
 )
+# 1788608000.50|   1788608000500\t   (seconds or milliseconds since 1970)
+_EPOCH = pattern_of(r"\W?1[4-9]\d{8}(?:\d{3})?(?:\.\d{1,9})?(?=[\s|,;\]])")
 _MINUTES = pattern_of(r"\W?\d\d:\d\d(?=\W? )")
 # I 04-11 08:00:05.150   24/03 03:16:00   14.01.26 22:04:45   02.09. 18:30:01   Oct  2 03:22:29   28-Jan-2026 05:59:46
 # 042 03:09:02.56   (a date before a clock)
@@ -66,6 +68,10 @@ _DATE = pattern_of(
     r"\b(?:\d{1,4}[-/.]\d{1,2}(?:[-/.]\d{0,4})?|\d{3}(?= )"
     rf"|{_MONTH}\.? +\d{{1,2}}(?:,? \d{{4}})?|\d{{1,2}}[ -]{_MONTH}(?:[ -]\d{{2,4}})?)[ :-]+$"
 )
+# ft34-code-r11-njf7t   (a pod's number, and five signs by chance behind it; of two numbers one may be the job's)
+_POD = pattern_of(r"(?:[a-z0-9]*[a-z][a-z0-9]*-)+?((?:[a-z]{1,8})?\d{1,4})-(?=[a-z]*\d)[bcdfghjklmnpqrstvwxz2456789]{5}")
+#   When     : 00:08:00.918   (no record begins with a label)
+_LABEL = pattern_of(r"\s+(?:[A-Za-z]+ ){0,2}[A-Za-z_]+ *: ")
 _SPELT = frozenset(SPELT)
 _LONGEST_RECORD = 60
 _LONGEST, _MOST_WORDS, _MOST_CACHED, _MOST_IN_A_RANGE = 1000, 200, 16_384, 256
@@ -128,7 +134,7 @@ def rows_of(lines: Iterable[Line]) -> list[Row]:
 def row_of(line: Line, at: int) -> Row:
     """The words of one line, which stands at this place among all lines."""
     text = line.text[:_LONGEST]
-    other = None if line.clock else _MINUTES.match(text) or _OTHER_CLOCK.search(text)
+    other = None if line.clock else _MINUTES.match(text) or _EPOCH.match(text) or _OTHER_CLOCK.search(text)
     clock = line.clock or (other[0] if other else "")
     if clock:
         before, _, after = text.partition(clock)
@@ -140,12 +146,13 @@ def row_of(line: Line, at: int) -> Row:
         text = _IN_A_ROW.sub(_as_range, text)
     pairs = _WORDS.findall(text)[:_MOST_WORDS]
     words = [word.partition(".")[0] if ":" in word else word for _, word in pairs]
+    words = [pod[1] if "-" in word and (pod := _POD.fullmatch(word)) else word for word in words]
     lower = [word.lower() for word in words]
     for index in [index for index, word in enumerate(lower) if word in _SPELT]:
         # worker three: KeyError   lane six stopped talking
         if index and singular(lower[index - 1]) in PROCESSES:
             words[index] = lower[index] = str(SPELT.index(lower[index]))
-    return Row(line, at, words, [signs for signs, _ in pairs], lower, bool(clock))
+    return Row(line, at, words, [signs for signs, _ in pairs], lower, bool(clock) and not _LABEL.match(text))
 
 
 def _of_spelt(said: re.Match[str]) -> str:
