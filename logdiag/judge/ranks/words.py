@@ -69,7 +69,9 @@ _DATE = pattern_of(
     rf"|{_MONTH}\.? +\d{{1,2}}(?:,? \d{{4}})?|\d{{1,2}}[ -]{_MONTH}(?:[ -]\d{{2,4}})?)[ :-]+$"
 )
 # ft34-code-r11-njf7t   (a pod's number, and five signs by chance behind it; of two numbers one may be the job's)
-_POD = pattern_of(r"(?:[a-z0-9]*[a-z][a-z0-9]*-)+?((?:[a-z]{1,8})?\d{1,4})-(?=[a-z]*\d)[bcdfghjklmnpqrstvwxz2456789]{5}")
+_POD = pattern_of(
+    r"(?:[a-z0-9]*[a-z][a-z0-9]*-)+?((?:[a-z]{1,8})?\d{1,4})-(?=[a-z]*\d)[bcdfghjklmnpqrstvwxz2456789]{5}"
+)
 #   When     : 00:08:00.918   (no record begins with a label)
 _LABEL = pattern_of(r"\s+(?:[A-Za-z]+ ){0,2}[A-Za-z_]+ *: ")
 _SPELT = frozenset(SPELT)
