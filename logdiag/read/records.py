@@ -172,19 +172,32 @@ def _texts(record: Record, names: Iterable[tuple[str, bool]], keys: Keys, depth:
     """The texts in the fields beside the message, each with its key; also those of objects within."""
     for key, one_word in names:
         value = record[key]
-        objects = [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict)]
-        text = value if isinstance(value, str) and folded(key) not in keys.stacks else ""
-        if isinstance(value, list):
-            if placement := _placement(value, keys):
-                yield key, placement
-                objects = []
-            lines = (item for item in value[:_MOST_TEXTS] if isinstance(item, str))
-            text = ("\n" if folded(key) in keys.stacks else ", ").join(lines)
-        if _WORDS.search(text[:_LONGEST_TEXT]) or (text and one_word):
-            yield key, text[:_LONGEST_TEXT].strip("\n")
-        for within in objects[:_MOST_TEXTS] if depth < _DEEPEST else ():
-            yield from ((key, error) for error in _errors(within, plan_of(tuple(within), keys).errors))
-            yield from _texts(within, _texts_among(within, keys), keys, depth + 1)
+        if isinstance(value, dict):
+            yield from _texts_within(key, [value], keys, depth)
+        elif isinstance(value, list) and (placement := _placement(value, keys)):
+            yield key, placement
+        elif isinstance(value, list):
+            texts = [item for item in value[:_MOST_TEXTS] if isinstance(item, str)]
+            text = ("\n" if folded(key) in keys.stacks else ", ").join(texts)
+            if _tells(text, one_word):
+                yield key, text[:_LONGEST_TEXT].strip("\n")
+            objects = [item for item in value[:_MOST_TEXTS] if isinstance(item, dict)]
+            yield from _texts_within(key, objects, keys, depth)
+        # {"trace": "projects/loom/traces/41"} is an id.
+        elif isinstance(value, str) and _tells(value, one_word) and folded(key) not in keys.stacks:
+            yield key, value[:_LONGEST_TEXT].strip("\n")
+
+
+def _tells(text: str, one_word: bool) -> bool:
+    """Whether a text has words, or one where that counts."""
+    return _WORDS.search(text[:_LONGEST_TEXT]) is not None or (bool(text) and one_word)
+
+
+def _texts_within(key: str, objects: Sequence[Record], keys: Keys, depth: int) -> Iterator[tuple[str, str]]:
+    """The exceptions and texts of objects under a key, if they do not lie too deep."""
+    for within in objects if depth < _DEEPEST else ():
+        yield from ((key, error) for error in _errors(within, plan_of(tuple(within), keys).errors))
+        yield from _texts(within, _texts_among(within, keys), keys, depth + 1)
 
 
 def _placement(items: Sequence[object], keys: Keys) -> str:

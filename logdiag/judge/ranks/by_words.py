@@ -12,7 +12,7 @@ from logdiag.judge.ranks.hosts import with_names
 from logdiag.judge.ranks.nodes import node_by_words
 from logdiag.judge.ranks.rank import WAITED
 from logdiag.judge.ranks.readings import Book, book_of
-from logdiag.judge.ranks.vocabulary import PROCESSES
+from logdiag.judge.ranks.vocabulary import LEAST_PID, PROCESSES
 from logdiag.judge.ranks.witnesses import Root, first_to_fail
 from logdiag.judge.ranks.words import Row, counted, rows_of, singular
 from logdiag.model import Line, Reason
@@ -21,8 +21,6 @@ from logdiag.scan.survey import Opening
 # So many lines at most: that are read for words; first and last ones in which listings are looked for; below a
 # machine's fault.
 _MOST_LINES, _OPENING, _CLOSING, _BELOW = 4000, 400, 120, 200
-# A number behind `process` that may be the system's own.
-_LEAST_PID = 1000
 # With less chance no rank is named.
 _LEAST_CHANCE = 0.5
 
@@ -67,6 +65,6 @@ def _processes_named(row: Row) -> set[int]:
     named = set() if row.line.rank is None else {row.line.rank}
     for before, word in pairwise(["", *row.lower]):
         stem, number = counted(word)
-        if 0 <= number < _LEAST_PID and (stem or singular(before)) in PROCESSES:
+        if 0 <= number < LEAST_PID and (stem or singular(before)) in PROCESSES:
             named.add(number)
     return named

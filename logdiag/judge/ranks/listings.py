@@ -19,13 +19,14 @@ from logdiag.judge.ranks.vocabulary import (
     BEFORE_HOSTS,
     DEVICES,
     HOST_WORDS,
+    LEAST_PID,
     NO_HOSTS,
     NO_NAMES,
     NO_NOUNS_OF_HOSTS,
     PROCESSES,
     STEPS,
 )
-from logdiag.judge.ranks.words import Row, counted, joined, members, plain, singular
+from logdiag.judge.ranks.words import LABEL, Row, counted, joined, members, plain, singular
 from logdiag.patterns import pattern_of
 
 Words = tuple[str, ...]
@@ -38,13 +39,9 @@ _HOST = pattern_of(r"(?=.*[\d-])[^\W\d_][^\W_]*(?:-[^\W_]+)*")
 _STEM_OF_DEVICE = pattern_of(r"([^\W\d_]+)\d")
 # 0.77315   082002.640   1.35s   (a measure or a clock, no name)
 _FRACTION = pattern_of(r"\d+\.\d+\w*")
-#   Last message: stopped by dispatcher
-_LABEL = pattern_of(r"\s+(?:[A-Za-z]+ ){0,2}[A-Za-z_]+ *: ")
 # At most so many words from one item of a line to the next; so many rows of a listing for each of its numbers.
 _FARTHEST, _MOST_REPEATED = 8, 3
 _LEAST_OF_ONE_LETTER = 10
-# A number behind `process` that may be the system's own.
-_LEAST_PID = 1000
 # No job has so many groups of tensors or of data, nor a host so many devices.
 _MORE_THAN_GROUPS = 100
 _FEWEST_ITEMS = 3
@@ -112,7 +109,7 @@ class Listing:
         machine elm-7`. It may place some of what another listing counts."""
         counts = self.whole or self.noun in PROCESSES or self.noun in DEVICES
         hosts = self.hosts if self.noun and not counts else None
-        if hosts is None or not hosts.called_hosts or max(self.numbers) >= _LEAST_PID:
+        if hosts is None or not hosts.called_hosts or max(self.numbers) >= LEAST_PID:
             return False
         names = set(hosts.of.values())
         return len(names) > 1 and all(map(may_be_a_place, names))
@@ -258,7 +255,7 @@ def _blocks(opening: Sequence[Row]) -> Iterator[Row]:
     those that have another number of words in each (`reason: no pulse`) are left out."""
     firsts = [_beginning(row) for row in opening]
     forms = [
-        first if _LABEL.match(row.line.text) else f"{len(row.words)} {first}"
+        first if LABEL.match(row.line.text) else f"{len(row.words)} {first}"
         for row, first in zip(opening, firsts, strict=True)
     ]
     start = 0

@@ -5,6 +5,8 @@ PROCESSES = frozenset(
     "rank task worker replica rep proc process member lane r w peer pe seat learner trainer train ordinal".split()
 )
 """What processes of a job are called."""
+LEAST_PID = 1000
+"""A number behind `process` that may be the system's own."""
 DEVICES = frozenset("dev device gpu card chip npu cuda accelerator board tile slot core tray acc".split())
 """What is numbered anew on each host."""
 STEPS = frozenset("step epoch it iter iteration round batch attempt try".split())

@@ -72,8 +72,6 @@ _DATE = pattern_of(
 _POD = pattern_of(
     r"(?:[a-z0-9]*[a-z][a-z0-9]*-)+?((?:[a-z]{1,8})?\d{1,4})-(?=[a-z]*\d)[bcdfghjklmnpqrstvwxz2456789]{5}"
 )
-#   When     : 00:08:00.918   (no record begins with a label)
-_LABEL = pattern_of(r"\s+(?:[A-Za-z]+ ){0,2}[A-Za-z_]+ *: ")
 _SPELT = frozenset(SPELT)
 _LONGEST_RECORD = 60
 _LONGEST, _MOST_WORDS, _MOST_CACHED, _MOST_IN_A_RANGE = 1000, 200, 16_384, 256
@@ -97,6 +95,8 @@ class Row:
         return tuple(map(_narrowed, self.signs))
 
 
+LABEL = pattern_of(r"\s+(?:[A-Za-z]+ ){0,2}[A-Za-z_]+ *: ")
+"""`  Last message: ` or `  When     : ` in a block of them: no record begins so."""
 TIGHT = frozenset("#/:.@")
 """Signs that join two words to one address."""
 
@@ -154,7 +154,7 @@ def row_of(line: Line, at: int) -> Row:
         # worker three: KeyError   lane six stopped talking
         if index and singular(lower[index - 1]) in PROCESSES:
             words[index] = lower[index] = str(SPELT.index(lower[index]))
-    return Row(line, at, words, [signs for signs, _ in pairs], lower, bool(clock) and not _LABEL.match(text))
+    return Row(line, at, words, [signs for signs, _ in pairs], lower, bool(clock) and not LABEL.match(text))
 
 
 def _of_spelt(said: re.Match[str]) -> str:
