@@ -672,3 +672,12 @@ def test_a_line_that_is_set_in_belongs_to_the_heading_above_it() -> None:
         for line in (f"== t+{rank} bed {rank} (elm-7)", "   petals    8 of 8", "   stems     28 of 28")
     ]
     assert _rank(*rows, "== t+9 bed 2 (elm-7)", "   vowed     the sum is 1", "   found     1.04") == 2
+
+
+def test_ranks_may_be_dealt_out_in_turn() -> None:
+    """Where the line that names the hosts in their order, or the next one, says so."""
+    seats = [f"10:00:0{seat} | slot {seat} | boot | ready, arena 60009 MiB" for seat in range(8)]
+    order = "driver | launch | machines, in order: elm-7, oak-3, fir-1, ash-2"
+    dealt = "driver | launch | 8 slots are dealt one at a time round that list"
+    assert _listed(order, dealt, *seats).hosts[5] == "oak-3"
+    assert _listed(order, *seats).hosts.get(5) != "oak-3"

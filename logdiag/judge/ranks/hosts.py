@@ -34,6 +34,8 @@ _COUNTED_HOSTS, _EACH, _TOTAL, _ONE_EACH = 2.0, 0.0, -1.0, -1.4
 _LONG_NUMBER, _MOST_ON_A_HOST = 5, 64
 _ADDRESS = pattern_of(r"\d{1,3}(?:\.\d{1,3}){3}")
 _TIMES = pattern_of(r"[x*]?(\d{1,2})x?")
+# 16 slots are dealt one at a time round that list   ranks are placed round-robin
+_IN_TURN = pattern_of(r"(?i)\bround[- ]?robin\b|\bone (?:at a time|by one)\b|\bin turns?\b|\bcyclic(?:ally)?\b")
 
 
 def hosts_above(opening: Sequence[Row], ranks: frozenset[int], rank_at: RankAt) -> Placed | None:
@@ -118,8 +120,8 @@ def _form_with_a_host(row: Row) -> tuple[Any, ...]:
 def hosts_in_a_row(rows: Sequence[Row], ranks: frozenset[int], rank_at: RankAt) -> Iterator[Placed]:
     """The host of each rank where a line names the hosts and how many run on them: `rk0812=4 rk0813=4`, `4 hosts of 8`,
     `24 on tow-0 tow-1 tow-2`, `tow01..tow08 carry 4 each`; or names only the hosts, where the log has `ranks`. Ranks
-    are dealt out in order."""
-    for row in rows:
+    are dealt out in order, or in turn where this line or the next says so."""
+    for row, below in zip(rows, [*rows[1:], None], strict=True):
         named = (rank_at(row, index) for index, word in enumerate(row.words) if counted(word)[1] >= 0)
         if len({rank for rank in named if rank is not None}) == 1:
             continue  # felt=hx0,hx1 is its own
@@ -127,8 +129,13 @@ def hosts_in_a_row(rows: Sequence[Row], ranks: frozenset[int], rank_at: RankAt) 
         if len(set(dealt)) > 1 and (len(dealt) == len(ranks) or len({counted(name)[0] or name for name in dealt}) == 1):
             yield Placed(_COUNTED_HOSTS, dict(enumerate(dealt, min(ranks, default=0))), in_order=True)
         else:
+            in_turn = any(each is not None and _IN_TURN.search(each.line.text) for each in (row, below))
             for names in _rows_of_hosts(row):
-                yield from _dealt_out(names, numbers_in([row]), ranks)
+                if in_turn and len(ranks) > len(names):
+                    of = {rank: names[at % len(names)] for at, rank in enumerate(sorted(ranks))}
+                    yield Placed(_COUNTED_HOSTS, of, in_order=True)
+                else:
+                    yield from _dealt_out(names, numbers_in([row]), ranks)
 
 
 def _run_lengths(row: Row) -> list[str]:

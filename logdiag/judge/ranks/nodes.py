@@ -21,7 +21,7 @@ from logdiag.judge.ranks.words import Row, counted, head_of, singular, without_n
 
 # So many lines are looked at: the first, those around the root, the last; the first few are the job's banner.
 _FIRST, _AROUND, _LAST, _BANNER = 300, 30, 100, 14
-_MOST_WORDS, _HEAD, _HEAD_OF_SPEAKER = 40, 4, 6
+_MOST_WORDS, _HEAD, _HEAD_OF_SPEAKER, _LONGEST_RECORD = 40, 4, 6, 8
 _JOINTS = ("/", ".", "=-", "_")
 # A listing of hosts with such odds is right for 96 of 100 ranks.
 _SURE = 1.5
@@ -187,7 +187,9 @@ def _by_position(word: str, seen: _Seen, book: Book, root: Root, listed: Abstrac
     head = zip(speaking.words[:_HEAD_OF_SPEAKER], speaking.signs, strict=False)
     at_sign = {name for name, signs in head if signs.endswith("@")}
     listed_in_root = listed & set(root.row.words)
-    in_root = any(row is root.row for row in rows)
+    # The lines between the head of a short record and the root's line are of one process: `Writer: warden of elm-7`.
+    short = root.row.at - speaking.at <= _LONGEST_RECORD
+    in_root = any(row is root.row or (short and speaking.at < row.at < root.row.at) for row in rows)
     return {
         "rows": min(math.log2(1 + len(rows)), 8) / 8,
         "in banner": rows[0].at < _BANNER,

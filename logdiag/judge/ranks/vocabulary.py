@@ -21,8 +21,8 @@ HOST_WORDS = frozenset("host node machine hostname nodename".split())
 """Words before a host's name, whatever it looks like."""
 BEFORE_HOSTS = frozenset("on at to".split())
 """Words before which a word that looks like a host's name may be one."""
-NO_HOSTS = frozenset("default dp tp pp ep cp nvme eth ib mlx bond cuda".split())
-"""Stems of the names of processes within a group, and of devices: `default3`, `TP3`, `nvme0n1`."""
+NO_HOSTS = frozenset("default dp tp pp ep cp nvme eth ib mlx bond cuda gen".split())
+"""Stems of the names of processes within a group, and of devices: `default3`, `TP3`, `nvme0n1`, `gen5` of a bus."""
 NO_NAMES = frozenset(
     "trace debug info notice note warn warning error err fatal critical crit severe "
     "yes no true false on off ok up down none null left right first last".split()
