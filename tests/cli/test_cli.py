@@ -293,7 +293,7 @@ def test_rules_why_names_the_winner_and_its_facts() -> None:
     ).stdout.decode()
     assert any(line.startswith("* nvidia/xid") for line in text.splitlines())
     assert "xid = 79" in text
-    assert "no rule matches" in run_logdiag("rules", "why", "all is well").stdout.decode()
+    assert "no rule matches" in run_logdiag("rules", "why", "all is quiet").stdout.decode()
     advice = run_logdiag("rules", "why", "For debugging consider passing CUDA_LAUNCH_BLOCKING=1").stdout.decode()
     assert " cause " not in advice
 

@@ -287,11 +287,13 @@ def rank_and_node(
     rank = made[1] if made is not None and made[1] >= 0 else None
     decisions = [decision(made[0], root.line, "no rank" if rank is None else f"rank {rank}")] if made else []
     node = _node_in_lines(facts, rank)
-    # A single line that names another host, such as a launcher's last word, tells of no other process's.
-    beside = node is not None and sum(line.node == node for line in survey.lines) == 1
-    if (node is None or beside) and (by_words := node_from_words(facts, rank)) is not None:
-        decisions.append(decision(node_from_words, root.line, f"node {by_words}"))
-        node = by_words
+    if node is None:
+        only = _only_node(facts)
+        # A single line that names a host, such as a launcher's last word, may tell of another process's.
+        ask = only is None or sum(line.node == only for line in survey.lines) == 1
+        if ask and (node := node_from_words(facts, rank)) is not None:
+            decisions.append(decision(node_from_words, root.line, f"node {node}"))
+        node = node or only
     return rank, node or host_in_lines(root.line, timeline.kinds), tuple(decisions)
 
 
@@ -306,12 +308,15 @@ def _node_in_lines(facts: _RankFacts, rank: int | None) -> str | None:
     named = {line.node for line in facts.lines if line.node and line.rank in ranks}
     named |= {entry.node for entry in facts.timeline.summary if entry.rank in ranks}
     named = named or facts.owners.nodes_of(ranks) or _nodes_reported(facts, ranks)
-    if len(named) != 1:
-        # Of lines alike only the first few are kept, so nodes of a listing are taken from the logs' first lines too.
-        first = chain.from_iterable(opening.lines() for opening in facts.openings)
-        every = {line.node for line in chain(facts.lines, first) if line.node}
-        named = {node for node in every if node in root.line.text.split()} or every
     return the_only(named)
+
+
+def _only_node(facts: _RankFacts) -> str | None:
+    """The only node that the log names, or the only one of these that the root's line names."""
+    # Of lines alike only the first few are kept, so nodes of a listing are taken from the logs' first lines too.
+    first = chain.from_iterable(opening.lines() for opening in facts.openings)
+    every = {line.node for line in chain(facts.lines, first) if line.node}
+    return the_only({node for node in every if node in facts.root.line.text.split()} or every)
 
 
 def _host_of_pod(pod: str, openings: Iterable[Opening]) -> str | None:
