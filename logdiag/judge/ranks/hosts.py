@@ -121,7 +121,7 @@ def hosts_in_a_row(rows: Sequence[Row], ranks: frozenset[int], rank_at: RankAt) 
     """The host of each rank where a line names the hosts and how many run on them: `rk0812=4 rk0813=4`, `4 hosts of 8`,
     `24 on tow-0 tow-1 tow-2`, `tow01..tow08 carry 4 each`; or names only the hosts, where the log has `ranks`. Ranks
     are dealt out in order, or in turn where this line or the next says so."""
-    for row, below in zip(rows, [*rows[1:], None], strict=True):
+    for at, row in enumerate(rows):
         named = (rank_at(row, index) for index, word in enumerate(row.words) if counted(word)[1] >= 0)
         if len({rank for rank in named if rank is not None}) == 1:
             continue  # felt=hx0,hx1 is its own
@@ -129,10 +129,10 @@ def hosts_in_a_row(rows: Sequence[Row], ranks: frozenset[int], rank_at: RankAt) 
         if len(set(dealt)) > 1 and (len(dealt) == len(ranks) or len({counted(name)[0] or name for name in dealt}) == 1):
             yield Placed(_COUNTED_HOSTS, dict(enumerate(dealt, min(ranks, default=0))), in_order=True)
         else:
-            in_turn = any(each is not None and _IN_TURN.search(each.line.text) for each in (row, below))
+            in_turn = any(_IN_TURN.search(each.line.text) for each in rows[at : at + 2])
             for names in _rows_of_hosts(row):
                 if in_turn and len(ranks) > len(names):
-                    of = {rank: names[at % len(names)] for at, rank in enumerate(sorted(ranks))}
+                    of = {rank: names[place % len(names)] for place, rank in enumerate(sorted(ranks))}
                     yield Placed(_COUNTED_HOSTS, of, in_order=True)
                 else:
                     yield from _dealt_out(names, numbers_in([row]), ranks)
