@@ -365,3 +365,36 @@ def test_the_number_of_a_port_in_a_machines_fault_is_no_rank(book: RuleBook) -> 
     faults = [kernel.format(8) + "SPC freeze, reason: egress parity error 0x40", kernel.format(9) + "port 1 disabled"]
     left = "Nov 22 06:33:12 mill-3 fold[4711]: rank 90: leaving on a communication error"
     assert rank_of(diagnosed(book, *work, *faults, left)) == 90
+
+
+def test_a_host_in_the_launchers_last_word_is_not_that_of_another_process(book: RuleBook) -> None:
+    """Which process is where was listed at the start; the launcher names who complained first."""
+    layout = [line for host in (1, 2) for line in (f"  elm-{host} (bay C{host})", *(
+        f"    dev {dev}  seat {2 * host - 2 + dev}" for dev in (0, 1)))]  # fmt: skip
+    made = [f"ts=2026-11-04T10:00:{at:02}Z lvl=info seat={at % 4} msg=batch n={at} loss=2.{at}" for at in range(24)]
+    last = [
+        'ts=2026-11-04T10:00:30Z lvl=error seat=3 msg="cannot read the bale" err="KeyError: \'a\'"',
+        'ts=2026-11-04T10:00:31Z lvl=error mod=up msg="run failed" seat_first=0 host=elm-1',
+    ]
+    root = diagnosed(book, "layout of the run", *layout, *made, *last).root_cause
+    assert root is not None
+    assert (root.rank, root.node) == (3, "elm-2")
+
+
+def test_the_rank_in_the_labels_of_a_record_is_read(book: RuleBook) -> None:
+    """Elsewhere labels tell of a container, and no rank."""
+    texts = [f"step {at} loss 2.{at}" for at in range(23)] + ["KeyError: 'a'"]
+    said = [
+        json.dumps(
+            {
+                "time": f"2026-11-04T10:00:{at:02}Z",
+                "severity": "INFO" if at < 23 else "ERROR",
+                "labels": {"component": "tuner", "replica": str(at % 4)},
+                "text": text,
+            }
+        )
+        for at, text in enumerate(texts)
+    ]
+    root = diagnosed(book, *said).root_cause
+    assert root is not None
+    assert root.rank == 3
