@@ -687,12 +687,3 @@ def test_the_number_of_a_data_loading_worker_is_no_rank() -> None:
     """PyTorch names the loader's own worker, which every process has."""
     rows = [f"10:00:{at:02} worker {at % 4} loss 2.{at}" for at in range(24)]
     assert _rank(*rows, "KeyError: Caught KeyError in DataLoader worker process 1.") != 1
-
-
-def test_a_listing_of_all_counts_before_some_that_are_called_peers() -> None:
-    """Lines about neighbours list only those that were slow."""
-    blocks = [
-        line for at in range(3) for line in (f"dp-10{at}", f"  seats: {4 * at} {4 * at + 1} {4 * at + 2} {4 * at + 3}")
-    ]
-    slow = [f"op {1290 + at} {2300 + at} ms, peer {(3 * at) % 12} busy" for at in range(10)]
-    assert _listed(*blocks, *slow).hosts == {seat: f"dp-10{seat // 4}" for seat in range(12)}
