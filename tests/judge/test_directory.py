@@ -683,6 +683,15 @@ def test_ranks_may_be_dealt_out_in_turn() -> None:
     assert _listed(order, *seats).hosts.get(5) != "elm-1"
 
 
+def test_a_listing_of_all_counts_before_one_of_some_that_is_called_so() -> None:
+    """Lines that tell of a few ranks list no job."""
+    listing = _listed(
+        "8 oars", *(f"rank {rank} busy" for rank in (3, 4, 5)), *(f"oar={oar}" for oar in range(8))
+    ).listing
+    assert listing is not None
+    assert (listing.noun, listing.numbers) == ("oar", tuple(range(8)))
+
+
 def test_the_number_of_a_data_loading_worker_is_no_rank() -> None:
     """PyTorch names the loader's own worker, which every process has."""
     report = [

@@ -6,7 +6,8 @@ import pytest
 
 from logdiag import diagnose
 from logdiag.judge.ranks.directory import directory_of
-from logdiag.judge.ranks.nodes import _alone_beside_ranks, _words_of, node_by_words
+from logdiag.judge.ranks.listings import may_be_a_host
+from logdiag.judge.ranks.nodes import _alone_beside_ranks, _words_of, candidates, node_by_words
 from logdiag.judge.ranks.readings import book_of, readings_of
 from logdiag.judge.ranks.witnesses import Root
 from logdiag.judge.ranks.words import rows_of
@@ -129,6 +130,20 @@ def test_words_of_paths_and_versions_are_no_nodes() -> None:
     steps = [f"step {step} loss 2.{step}" for step in range(5)]
     root = "ImportError: /opt/conda/envs/py-310/lib/python3/site-packages/flash2.so: undefined symbol"
     assert _node(None, root, "trainer 2.4 from /opt/build-7/trainer", *steps) is None
+
+
+def test_what_stands_between_the_head_of_a_short_record_and_the_root_is_said_with_it() -> None:
+    """A record names its writer on a line of its own; where it is long, its lines may be of several processes."""
+    steps = [f"10:00:{step:02} loom {loom}: step {step} on elm-{loom}" for step in range(4) for loom in range(4)]
+    writer, root = "      Writer: warden of elm-7", "      the beam is cracked"
+    for between, said in (2, True), (12, False):
+        rows = rows_of(_lines(*steps, "10:01:00 loom 2: fault", writer, *["      it is seen"] * between, root))
+        words = candidates(book_of(rows, rows), Root(rows[-1], waited=False, machine=False), 2)
+        assert [word.features["in root"] for word in words if word.host == "elm-7"] == [said]
+
+
+def test_a_number_over_a_hundred_is_that_of_a_host_and_of_no_group() -> None:
+    assert [may_be_a_host(name) for name in ("dp-112", "dp-3", "dp112")] == [True, False, False]
 
 
 def test_a_name_that_each_host_has_is_told_by_its_host() -> None:
