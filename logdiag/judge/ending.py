@@ -16,9 +16,9 @@ from logdiag.rules.book import HARMLESS
 _LAST_LINES = 8
 _LAST_OF_EACH = 64
 _LAST_WORDS = 3
-BAD_WORDS = "last-words-bad"
-"""The kind of a last line that says in a few words that the whole failed."""
-_BAD_AT_END, _GOOD_AT_END = ("last-number-bad", BAD_WORDS), ("last-number-good",)
+BAD_WORDS = ("last-words-bad", "some-failed")
+"""The kinds of a last line that says in a few words that the whole failed, or counts what failed."""
+_BAD_AT_END, _GOOD_AT_END = ("last-number-bad", BAD_WORDS[0]), ("last-number-good",)
 _FATAL = frozenset({"CRITICAL", "FATAL"})
 # $ echo $?   (the shell is asked for the status of the command above; its answer is the next line)
 _ASKS = pattern_of(r"\becho \"?\$\?\"?$")
@@ -27,7 +27,7 @@ _ASKS = pattern_of(r"\becho \"?\$\?\"?$")
 class Ending(NamedTuple):
     """The end of a case. `bad_status` and `good_status` are the last lines that name a status, or None; `bad_last`
     and `good_last` the very last line, where it ends with a bare number as a status does, or says in a few words that
-    the whole failed; `last_trouble` is a line of trouble among the very last, with nothing calm after it unless it is
+    the whole failed, or one of the very last that counts what failed; `last_trouble` is a line of trouble among the very last, with nothing calm after it unless it is
     fatal. `verdict` is a last line that tells of all the work that it went well, as no script prints whatever happened.
     Any file of the case counts."""
 
@@ -41,8 +41,8 @@ class Ending(NamedTuple):
     @property
     def good(self) -> bool:
         """Whether the last status that is printed is a good one."""
-        good = (self.good_status, self.good_last, self.verdict)
-        return self.bad_status is None and any(line is not None for line in good)
+        good, bad = (self.good_status, self.good_last, self.verdict), (self.bad_status, self.bad_last)
+        return not any(bad) and any(good)
 
 
 def ending_of(files: Iterable[Sequence[Line]], kinds: Kinds) -> Ending:
@@ -56,6 +56,9 @@ def _of_file(lines: Sequence[Line], kinds: Kinds) -> Ending:
     at_end = (any(kinds.is_a(kind, lines[-1]) for kind in as_status) for as_status in (_BAD_AT_END, _GOOD_AT_END))
     bad_last, good_last = (lines[-1] if is_one else None for is_one in at_end)
     verdict = _verdict(lines[-_LAST_LINES:], kinds) if bad is None else None
+    counts = [line for line in lines[-_LAST_WORDS:] if kinds.is_a(BAD_WORDS[1], line)]
+    if bad_last is None and verdict is None and counts:
+        bad_last = counts[-1]
     return Ending(bad, good, bad_last, good_last, _trouble(lines[-_LAST_WORDS:], kinds), verdict)
 
 

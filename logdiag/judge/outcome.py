@@ -76,7 +76,8 @@ def last_status_is_bad(facts: Facts) -> Outcome | None:
     words that it failed, are one where the lines look like a failure's."""
     ending = facts.timeline.ending
     last = ending.bad_last
-    least = _SUSPICIOUS if last and facts.timeline.kinds.is_a(BAD_WORDS, last) else _DOUBTFUL
+    said = last is not None and any(facts.timeline.kinds.is_a(kind, last) for kind in BAD_WORDS)
+    least = _SUSPICIOUS if said else _DOUBTFUL
     status = ending.bad_status or (last if last and _is_doubtful(facts, least) else None)
     if status is None or status.place in facts.survived or facts.reads_well:
         return None

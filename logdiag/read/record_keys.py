@@ -33,6 +33,7 @@ _HOST_STEMS = ("node", "host", "machine", "gpu", "server")
 # For a key of ranks: the least share of records that have it, of all numbers up to the highest, and of falling pairs.
 _SHARE_RANKED, _SHARE_OF_RANKS, _SHARE_FALLING = 0.2, 0.75, 0.1
 _MOST_RANKS = 4096
+_DEEPEST = 2
 # The numbers of these keys are counters, sizes, statuses or devices.
 _NO_RANK_KEYS_WORDS = (
     "step epoch iter iteration batch global_step shard chunk part layer stage phase attempt attempts try tries "
@@ -61,8 +62,9 @@ def learnt(records: Sequence[Record], forms: Forms) -> Forms:
         return forms
     if sum(plan_of(tuple(record), keys).envelope for record in records) >= _MOSTLY * len(records):
         return forms
-    keys = replace(keys, nested=(*keys.nested, *_objects_of(records, keys)))
-    records = [opened_up(record, keys) for record in records]
+    for _ in range(_DEEPEST):  # {"ctx": {"unit": {"id": 13}}}
+        keys = replace(keys, nested=(*keys.nested, *_objects_of(records, keys)))
+        records = [opened_up(record, keys) for record in records]
     columns = _columns_of(records)
     time, level = _time_key(columns, records, keys), _level_key(columns, records, forms)
     spelt = (name for record in records for name in plan_of(tuple(record), keys).levels)

@@ -16,6 +16,7 @@ Record = dict[str, object]
 _EXCEPTION_MESSAGES = ("message", "msg", "excvalue", "text", "detail", "description", "reason")
 _EXCEPTION_STACKS = ("traceback", "stacktrace", "stack", "extendedstacktrace")
 _EXCEPTION_CLASSES = ("type", "name", "kind", "class", "exctype", "code")
+_OWN_NUMBERS = frozenset(("id", "no", "number", "index"))
 _CAUSES = ("cause", "causedby", "inner", "innerexception", "source")
 # A key of so few letters is a message's only in a record that has a time or a level.
 _SHORT = 2
@@ -62,10 +63,15 @@ def with_message(record: Record, keys: Keys) -> Record | None:
 
 
 def opened_up(record: Record, keys: Keys) -> Record:
-    """A record with the keys of its nested objects beside its own, which come first."""
+    """A record with the keys of its nested objects beside its own, which come first. An object's own number goes by its
+    key: `"unit": {"id": 13, "addr": "10.4.2.9"}` becomes `"unit": 13, "addr": "10.4.2.9"`."""
     for name in () if keys.opened.isdisjoint(record) else keys.nested:
         if name in record and isinstance(nested := record[name], dict):
             outer = {key: value for key, value in record.items() if key != name}
+            number_key = next((key for key in nested if folded(key) in _OWN_NUMBERS and type(nested[key]) is int), None)
+            if number_key is not None:
+                outer[name] = nested[number_key]
+                nested = {key: value for key, value in nested.items() if key != number_key}
             record = {**outer, **nested, **outer}
     return record
 
@@ -201,24 +207,25 @@ def _texts_within(key: str, objects: Sequence[Record], keys: Keys, depth: int) -
 
 
 def _placement(items: Sequence[object], keys: Keys) -> str:
-    """What runs where, of a list of objects that each name a host, or have a number and a name each: [{"host": "elm-1",
-    "ranks": [0, 1]}, ...] becomes `host=elm-1 ranks=0,1 host=...`. Empty for any other list."""
+    """What runs where, of a list of objects that each name a host, or are rows of a table: [{"host": "elm-1", "ranks":
+    [0, 1]}, ...] becomes `host=elm-1 ranks=0,1 host=...`. Empty for any other list."""
     objects = [item for item in items[:_MOST_PLACES] if isinstance(item, dict)]
     hosts = set(map(folded, keys.nodes))
-    if not objects or not (all(any(folded(key) in hosts for key in item) for item in objects) or _numbered(objects)):
+    if not objects or not (all(any(folded(key) in hosts for key in item) for item in objects) or _are_rows(objects)):
         return ""
     words = (f"{key}={_in_a_word(value)}" for item in objects for key, value in item.items())
     return " ".join(words)[:_LONGEST_PLACEMENT]
 
 
-def _numbered(objects: Sequence[Record]) -> bool:
-    """Whether objects have the same keys, one of them a number that is another in each, and one a word: [{"seat": 0,
-    "bench": "elm-1"}, {"seat": 1, "bench": "elm-1"}]."""
-    columns = [[item.get(key) for item in objects] for key in objects[0]]
-    numbers = (column for column in columns if all(type(value) is int for value in column))
-    words = (column for column in columns if all(isinstance(value, str) and " " not in value for value in column))
-    alike = all(item.keys() == objects[0].keys() for item in objects)
-    return alike and any(len(set(column)) == len(objects) > 1 for column in numbers) and any(words)
+def _are_rows(objects: Sequence[Record]) -> bool:
+    """Whether objects have the same keys, under one of which each has another number or word, and words under one:
+    [{"seat": 0, "bench": "elm-1"}, {"seat": 1, "bench": "elm-1"}], [{"machine": "elm-1", "addr": "10.4.2.9"}, ...]."""
+    if any(item.keys() != objects[0].keys() for item in objects):
+        return False
+    columns = [[item[key] for item in objects] for key in objects[0]]
+    words = [column for column in columns if all(isinstance(value, str) and " " not in value for value in column)]
+    numbers = [column for column in columns if all(type(value) is int for value in column)]
+    return bool(words) and any(len(set(column)) == len(objects) > 1 for column in (*words, *numbers))
 
 
 def _in_a_word(value: object) -> str:

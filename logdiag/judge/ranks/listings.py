@@ -266,6 +266,8 @@ def _blocks(opening: Sequence[Row]) -> Iterator[Row]:
             blocks = [opening[at : at + size] for at in range(start, start + times * size, size)]
             even = [k for k in range(size) if len({len(rows[k].words) for rows in blocks}) == 1]
             yield from (_as_one([rows[k] for k in even]) for rows in blocks if even)
+            if 0 < len(even) < size:
+                yield from map(_as_one, blocks)
             start += times * size
         else:
             start += 1
