@@ -25,11 +25,14 @@ _ASKS = pattern_of(r"\becho \"?\$\?\"?$")
 
 
 class Ending(NamedTuple):
-    """The end of a case. `bad_status` and `good_status` are the last lines that name a status, or None; `bad_last`
-    and `good_last` the very last line, where it ends with a bare number as a status does, or says in a few words that
-    the whole failed, or one of the very last that counts what failed; `last_trouble` is a line of trouble among the very last, with nothing calm after it unless it is
-    fatal. `verdict` is a last line that tells of all the work that it went well, as no script prints whatever happened.
-    Any file of the case counts."""
+    """The end of a case; any file of it counts.
+
+    `bad_status` and `good_status` are the last lines that name a status, or None. `bad_last` and `good_last` are the
+    very last line, where it ends with a bare number as a status does; `bad_last` also one that says in a few words that
+    the whole failed, or one of the last few that counts what failed. `last_trouble` is a line of trouble among the very
+    last, with nothing calm after it unless it is fatal. `verdict` is a last line that tells of all the work that it
+    went well, as no script prints whatever happened.
+    """
 
     bad_status: Line | None = None
     good_status: Line | None = None

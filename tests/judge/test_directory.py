@@ -657,6 +657,18 @@ def test_a_host_above_its_numbers_is_read_where_each_block_begins_with_another()
     assert hosts == {part: ("elm-07", "oak-03", "fir-11")[part // 3] for part in range(9)}
 
 
+def test_blocks_of_which_only_some_have_a_number_on_their_lines_place_processes() -> None:
+    """What a steward writes has other words in the lines of its blocks than what the cells write."""
+    writers = [("steward", "12 cells"), *((f"warden of elm-{at}", "all in order") for at in range(2))]
+    writers += [(f"cell {at}, pid {4100 + at}", f"took card {at % 2} on elm-{at // 2}") for at in (2, 0, 3, 1)]
+    records = [
+        line
+        for at, (writer, words) in enumerate(writers)
+        for line in (f"Record: {at}", "  Clock: 22:40:01", f"  Writer: {writer}", f"  Text: {words}")
+    ]
+    assert _listed(*records).hosts == {cell: f"elm-{cell // 2}" for cell in range(4)}
+
+
 def test_the_number_with_which_lines_begin_counts_before_that_of_a_device() -> None:
     """`c2 boot: device 1` is of c2, as the lines that begin with c2 are."""
     rows = [f"c{rank} N boot: heap 24g, device {rank - 1}" for rank in (2, 3, 5, 1, 4, 6)]

@@ -108,6 +108,22 @@ def test_a_bare_number_or_a_few_words_at_the_end_are_a_status_where_the_log_look
     assert _outcome(book, [*steps(1, 100), last], Ranking(failure=chance)) is outcome
 
 
+@pytest.mark.parametrize(("last", "failed"), [("mill closed: 3 wound, 1 lost", True), ("mill closed: 4 wound", False)])
+def test_a_sum_in_which_some_failed_is_no_clean_end(book: RuleBook, last: str, failed: bool) -> None:
+    """Where the lines look like a failure's, whatever the statuses of the others are."""
+    looms = [f"10:00:0{at} loom {at} wound (status 0)" for at in range(3)]
+    lines = ["10:00:00 mill: 4 looms", "10:00:01 loom 3: the thread is torn, loom 3 put ashore", *looms, last]
+    answer = diagnosed(book, *lines)
+    assert answer.failed is failed
+
+
+def test_a_hint_before_a_good_last_status_is_no_root(book: RuleBook) -> None:
+    """A part may fail that nobody needs."""
+    lines = ["mill-2 SUCCEEDED", "old-mill FAILED*, optional", "old-mill 10:21 FileNotFoundError: /in/old (none here)"]
+    assert diagnosed(book, *lines, "flow #2201 SUCCEEDED in 2 h").root_cause is None
+    assert diagnosed(book, *lines, "flow #2201 waits").root_cause is not None
+
+
 def test_a_helpers_bad_status_is_not_the_jobs(book: RuleBook) -> None:
     """What another program printed of itself in other words is no status of a process of the job."""
     lines = ["03:10:01 prefetcher of shard 4 went away with code 3", "03:10:02 keeper: run 12 left, code 0"]

@@ -166,3 +166,28 @@ def test_a_list_that_numbers_names_is_kept() -> None:
     assert shown(record)[-1].endswith("two boats; berths: boat=0 quay=mira boat=1 quay=mira")
     for others in ([{"boat": 0, "quay": "mira"}] * 2, [{"boat": 0, "sails": 2}, {"boat": 1, "sails": 2}]):
         assert shown({**record, "berths": others})[-1].endswith("two boats")
+
+
+def test_an_object_that_has_a_number_of_its_own_is_called_by_it() -> None:
+    """Also in an object within another: `"ctx": {"shuttle": {"id": 3, "at": "10.4.2.9"}}` speaks of shuttle 3."""
+    records = [
+        {
+            **record,
+            "shuttle": None,
+            "ctx": {"shuttle": {"id": at % 4, "at": "10.4.2.9"}, "row": {"no": at, "of": at + 2}},
+        }
+        for at, record in enumerate([*work(), loom(27, LOUD)])
+    ]
+    records = [{key: value for key, value in record.items() if value is not None} for record in records]
+    records[-1]["ctx"] = {"shuttle": {"id": 3, "at": "10.4.2.9"}}
+    assert "INFO: [rank3]: a thread tore at the selvage" in shown(*records)[-1]
+
+
+def test_a_list_of_rows_is_kept_whole() -> None:
+    """Rows have the same keys, one of which tells them apart; what has words under each is no row."""
+    beds = [{"bed": f"elm-{at}", "addr": f"10.4.2.{at}", "cores": 64} for at in range(2)]
+    assert shown(*work(), loom(25, LOUD, beds=beds))[-1].endswith(
+        "beds: bed=elm-0 addr=10.4.2.0 cores=64 bed=elm-1 addr=10.4.2.1 cores=64"
+    )
+    said = [{"at": at, "said": f"thread {at} is torn"} for at in range(2)]
+    assert "said: thread 1 is torn" in shown(*work(), loom(25, LOUD, beds=said))[-1]
