@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from logdiag.judge.ranks.directory import Directory, directory_of
+from logdiag.judge.ranks.entries import blocks_of
 from logdiag.judge.ranks.hosts import with_names
-from logdiag.judge.ranks.listings import _blocks
 from logdiag.judge.ranks.readings import book_of, readings_of
 from logdiag.judge.ranks.witnesses import Root, first_to_fail
 from logdiag.judge.ranks.words import rows_of
@@ -495,7 +495,7 @@ def test_lines_that_begin_alike_are_no_block() -> None:
     """A block's lines have names of their own; where one word begins all, each line is a record."""
     alike = [line for at in range(4) for line in (f"loom weft {at} is wound", f"loom pick={at} (of 9)")]
     named = [line for at in range(4) for line in (f"boat {at} is wound", f"at=elm-{at} (of 9)")]
-    assert [len(list(_blocks(rows_of(_lines(*lines))))) for lines in (alike, named)] == [0, 4]
+    assert [len(list(blocks_of(rows_of(_lines(*lines))))) for lines in (alike, named)] == [0, 4]
 
 
 def test_a_matrix_has_the_ranks_of_each_host_in_its_row() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from logdiag import diagnose
 from logdiag.judge.ranks.directory import directory_of
-from logdiag.judge.ranks.listings import may_be_a_host
+from logdiag.judge.ranks.host_names import may_be_a_host
 from logdiag.judge.ranks.nodes import _alone_beside_ranks, _words_of, candidates, node_by_words
 from logdiag.judge.ranks.readings import book_of, readings_of
 from logdiag.judge.ranks.witnesses import Root

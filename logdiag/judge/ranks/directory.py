@@ -15,8 +15,10 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import NamedTuple
 
+from logdiag.judge.ranks.entries import ITEMS, RANGE
+from logdiag.judge.ranks.host_names import may_be_a_host
 from logdiag.judge.ranks.hosts import Placed, RankAt, hosts_above, hosts_in_a_row, hosts_that_start_some, numbers_in
-from logdiag.judge.ranks.listings import ITEMS, RANGE, Listing, listings_in, may_be_a_host
+from logdiag.judge.ranks.listings import Listing, listings_in
 from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, PROCESSES
 from logdiag.judge.ranks.weights import score
 from logdiag.judge.ranks.words import TIGHT, Row, counted, joined, members, short_name, singular

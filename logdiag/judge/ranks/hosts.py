@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from logdiag.judge.ranks.listings import looks_like_a_host, may_be_a_host, may_be_a_place, may_be_shared_hosts
+from logdiag.judge.ranks.host_names import looks_like_a_host, may_be_a_host, may_be_a_place, may_be_shared_hosts
 from logdiag.judge.ranks.vocabulary import BEFORE_HOSTS
 from logdiag.judge.ranks.words import Row, counted, joined, members
 from logdiag.patterns import pattern_of

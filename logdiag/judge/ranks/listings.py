@@ -11,42 +11,31 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby, pairwise, zip_longest
+from itertools import groupby, zip_longest
 from typing import NamedTuple
 
 from logdiag.judge.ranks.drawings import drawn
+from logdiag.judge.ranks.entries import ITEMS, RANGE, ROWS, Key, Words, blocks_of, entries_of
+from logdiag.judge.ranks.host_names import may_be_a_host, may_be_a_place, may_be_shared_hosts, neighbours_share
 from logdiag.judge.ranks.vocabulary import (
     BEFORE_HOSTS,
     DEVICES,
     HOST_WORDS,
     LEAST_PID,
-    NO_HOSTS,
-    NO_NAMES,
     NO_NOUNS_OF_HOSTS,
     PROCESSES,
     STEPS,
 )
-from logdiag.judge.ranks.words import LABEL, Row, counted, joined, members, plain, singular
+from logdiag.judge.ranks.words import Row, counted, joined, members, plain, singular
 from logdiag.patterns import pattern_of
 
-Words = tuple[str, ...]
-Key = tuple[str | int | Words, ...]
 _Entries = Sequence[tuple[Row, Sequence[str]]]
 
-RANGE, ITEMS, ROWS = "range", "items", "rows"
-_HOST = pattern_of(r"(?=.*[\d-])[^\W\d_][^\W_]*(?:-[^\W_]+)*")
-# nvme of nvme0n1   (but nothing of tp-gpu03)
-_STEM_OF_DEVICE = pattern_of(r"([^\W\d_]+)\d")
 # 0.77315   082002.640   1.35s   (a measure or a clock, no name)
 _FRACTION = pattern_of(r"\d+\.\d+\w*")
-# At most so many words from one item of a line to the next; so many rows of a listing for each of its numbers.
-_FARTHEST, _MOST_REPEATED = 8, 3
-_LEAST_OF_ONE_LETTER = 10
-# No job has so many groups of tensors or of data, nor a host so many devices.
-_MORE_THAN_GROUPS = 100
+# So many rows of a listing for each of its numbers.
+_MOST_REPEATED = 3
 _FEWEST_ITEMS = 3
-_LONGEST_BLOCK = 12
-_OPENS, _CLOSES = frozenset("([{<"), frozenset(")]}>")
 
 
 class Hosts(NamedTuple):
@@ -184,53 +173,11 @@ def _begin_anew_on_each_host(seats: Hosts, hosts: Hosts) -> bool:
     return hosts.shared and len(pairs) == len(hosts.of) and len({seat for _, seat in pairs}) == most
 
 
-def may_be_a_host(name: str) -> bool:
-    """Whether a word looks like a host's name: elm-7, tg-lon-08, oil1, dp-112; but not c3, nor tp3."""
-    if not _HOST.fullmatch(name):
-        return False
-    stem, number = counted(name)
-    device = _STEM_OF_DEVICE.match(name)
-    letters = stem or (device[1] if device else "")
-    of_a_group = letters.lower() in NO_HOSTS and not ("-" in name and number >= _MORE_THAN_GROUPS)
-    return not of_a_group and (number < 0 or len(stem) > 1 or number >= _LEAST_OF_ONE_LETTER)
-
-
-def looks_like_a_host(word: str) -> bool:
-    """Whether a word looks like a host's name, and like no device (`gpu12`) and no range (`tow01-tow08`)."""
-    return may_be_a_host(word) and counted(word)[0] not in DEVICES and not members(word)
-
-
-def may_be_a_place(word: str) -> bool:
-    """Whether a word looks like a host, or is of letters alone and no single letter, level or setting."""
-    return may_be_a_host(word) or (word.replace("-", "").isalpha() and len(word) > 1 and word.lower() not in NO_NAMES)
-
-
-def may_be_shared_hosts(names: Sequence[str], *, called_hosts: bool = False) -> bool:
-    """Whether words beside processes, in the order of their ranks, may be hosts that these share, though plain words:
-    each comes as often, in blocks (a a b b) or in turn (a b a b a b), and is no number, level or device. What looks
-    like hosts, or is called so, may come unequally often, in blocks of two at least."""
-    each = Counter(names)
-    count = len(each)
-    if not 1 < count < len(names):
-        return False
-    in_turn = len(names) > 2 * count and all(name == names[index % count] for index, name in enumerate(names))
-    alike = all(map(looks_like_a_host, each))
-    names_of_places = all(map(may_be_a_place, each))
-    if len(set(each.values())) > 1:
-        return (alike or (called_hosts and names_of_places)) and neighbours_share(names) and min(each.values()) > 1
-    return alike or (names_of_places and (neighbours_share(names) or in_turn))
-
-
-def neighbours_share(names: Sequence[str]) -> bool:
-    """Whether equal words always stand together, and one comes again: a a b."""
-    return len(set(names)) == sum(1 for _ in groupby(names)) < len(names)
-
-
 def listings_in(opening: Sequence[Row], rows: Sequence[Row]) -> list[Listing]:
     """All listings in `opening`, the first lines of a job's logs, in their order; `rows` are all lines."""
     groups: dict[Key, dict[Words, Row]] = defaultdict(dict)
-    for row in (*opening, *_blocks(opening), *drawn(opening)):
-        for key, words in _entries(row):
+    for row in (*opening, *blocks_of(opening), *drawn(opening)):
+        for key, words in entries_of(row):
             if any(counted(word)[1] >= 0 for word in words):  # a header may look like its table's rows
                 groups[key].setdefault(tuple(words), row)
     return [
@@ -240,180 +187,6 @@ def listings_in(opening: Sequence[Row], rows: Sequence[Row]) -> list[Listing]:
         for part in _parts(key, [(row, words) for words, row in rows_by_words.items()])
         for listing in _counting(str(key[0]), part, rows)
     ]
-
-
-def _as_one(rows: Sequence[Row]) -> Row:
-    """Several lines as one with the words of all."""
-    words = [word for row in rows for word in row.words]
-    signs = [sign for row in rows for sign in row.signs]
-    return Row(rows[-1].line, rows[0].at, words, signs, [word.lower() for word in words], rows[0].clocked)
-
-
-def _blocks(opening: Sequence[Row]) -> Iterator[Row]:
-    """Each of several blocks as one line: what each process has in its environment, the objects of a JSON text, or
-    `- host: elm-7` above `  ranks: [0, 1]`. The lines of a block begin with different words, as in the other blocks;
-    those that have another number of words in each (`reason: no pulse`) are left out."""
-    firsts = [_beginning(row) for row in opening]
-    forms = [
-        first if LABEL.match(row.line.text) else f"{len(row.words)} {first}"
-        for row, first in zip(opening, firsts, strict=True)
-    ]
-    start = 0
-    while start < len(opening):
-        size, times = _repeated(forms, start)
-        block = opening[start : start + size]
-        if times > 1 and len(set(firsts[start : start + size])) == size and not any(row.clocked for row in block[1:]):
-            blocks = [opening[at : at + size] for at in range(start, start + times * size, size)]
-            even = [k for k in range(size) if len({len(rows[k].words) for rows in blocks}) == 1]
-            yield from (_as_one([rows[k] for k in even]) for rows in blocks if even)
-            if 0 < len(even) < size:
-                yield from map(_as_one, blocks)
-            start += times * size
-        else:
-            start += 1
-
-
-def _beginning(row: Row) -> str:
-    """The first word of a line, or its signs where it has none; of a number, or what looks like a host, only that it
-    is one: blocks begin with `[2]`, or `elm-7`."""
-    if not row.words:
-        return row.line.text.strip(" ,")
-    return "#" if row.words[0].isdecimal() or looks_like_a_host(row.words[0]) else row.lower[0]
-
-
-def _repeated(forms: Sequence[object], start: int) -> tuple[int, int]:
-    """Of how many lines a block is that is repeated from here on, and how often it is there; 1 where none is."""
-    for size in range(2, _LONGEST_BLOCK + 1):
-        times = 1
-        while forms[start + times * size : start + (times + 1) * size] == forms[start : start + size]:
-            times += 1
-        if times > 1:
-            return size, times
-    return 1, 1
-
-
-def _entries(row: Row) -> Iterator[tuple[Key, Sequence[str]]]:
-    """The entries of a line: one for each member of its ranges, or each item of its row; else the line itself."""
-    if len(row.words) > 1:
-        ranges: dict[int, Words] = {}
-        if not "".join(row.words).isalnum():
-            ranges = {
-                index: names
-                for index, word in enumerate(row.words)
-                if not word.isalnum() and (names := _members(row, index))
-            }
-        if ranges:
-            yield from _continued(row, ranges) or _of_range(row, ranges)
-            yield (ROWS, row.shape), row.words
-        else:
-            items = _items(row)
-            yield from items
-            # 3 elm-1 9310 0 1   NO=3, HOST="elm-1", CARD=0, LANE=1   (two columns of numbers look like two items)
-            if not items or len(items) == 2:
-                yield (ROWS, row.shape), row.words
-
-
-def _members(row: Row, index: int) -> Words:
-    """The members of a range or a row of numbers; none of a coordinate such as (2,3)."""
-    word = row.words[index]
-    return () if row.signs[index].endswith("(") and word.count(",") == 1 else members(word)
-
-
-def _continued(row: Row, ranges: Mapping[int, Words]) -> list[tuple[Key, Sequence[str]]]:
-    """The entries of a line whose ranges each go on where the one before ended: `gy-01 has 0-7, gy-02 has 8-15`, `lanes
-    0-3 on qs-1, lanes 4-7 on qs-2`. Empty for any other line."""
-    indices = _chain(ranges)
-    apart = {after - before for before, after in pairwise(indices)}
-    parts = _evenly(row, indices, apart.pop()) if len(apart) == 1 else []
-    entries: list[tuple[Key, Sequence[str]]] = []
-    for index, (words, place) in zip(indices, parts, strict=False):
-        size = len(ranges[index])
-        alike = {k: names for k in range(len(words)) if len(names := ranges.get(index - place + k, ())) == size}
-        for member in range(size):
-            entry = [alike[k][member] if k in alike else word for k, word in enumerate(words)]
-            entries.append(((RANGE, row.at), [*entry, str(member)]))
-    return entries
-
-
-def _chain(ranges: Mapping[int, Words]) -> list[int]:
-    """The indices of the ranges that go on from the first, each where the one before ended. Where there are others too,
-    of as many each, as in `host=a ranks=0,1 pids=41,47 host=b ranks=2,3 pids=43,44`, or of more than two; else none."""
-    indices = sorted(ranges)
-    places = [0]
-    for place, index in enumerate(indices):
-        if counted(ranges[index][0])[1] == counted(ranges[indices[places[-1]]][-1])[1] + 1:
-            places.append(place)
-    apart = {after - before for before, after in pairwise(places)}
-    evenly = len(apart) == 1 and places[-1] + min(apart) == len(indices)
-    return [indices[place] for place in places] if len(places) > 2 or evenly else []
-
-
-def _evenly(row: Row, indices: Sequence[int], width: int) -> list[tuple[list[str], int]]:
-    """The `width` words around each range, and its place among them. As many stand after a range as follow the last
-    one of the line; the other words between two ranges stand before it."""
-    before = max(width - (len(row.words) - indices[-1]), 0)
-    before = before if before <= indices[0] else 0
-    parts = [(row.words[index - before : index - before + width], before) for index in indices]
-    return [part for part in parts if len(part[0]) == width]
-
-
-def _of_range(row: Row, ranges: Mapping[int, Words]) -> Iterator[tuple[Key, Sequence[str]]]:
-    """An entry for each member of the longest ranges of a line, its index as its last word: three entries of `places
-    4-6 bz-11: stoker-0 stoker-1 stoker-2`."""
-    size = max(map(len, ranges.values()))
-    ranges = {index: names for index, names in ranges.items() if len(names) == size}
-    words = row.words
-    behind = len(words) - 1 - max(ranges)
-    # A remark is no name: `gates 0 and 1 are set on weir-a (Keeper)`.
-    in_a_row = all(_OPENS.isdisjoint(signs) or not _CLOSES.isdisjoint(signs) for signs in row.signs[1 - size :])
-    names = words[-size:] if behind >= size > 1 and in_a_row and _may_be_names(words[-size:]) else []
-    rest = words[: -size or None] if names else words
-    for k in range(size):
-        entry = [ranges[index][k] if index in ranges else word for index, word in enumerate(rest)]
-        yield (RANGE, len(rest) + bool(names), tuple(map(str, ranges))), [*entry, *names[k : k + 1], str(k)]
-
-
-def _may_be_names(words: Sequence[str]) -> bool:
-    """Whether words may be the names of several processes: all are different, and all or none look like hosts; not so
-    `on elm-7` behind two numbers."""
-    no_names = any(word.lower() in BEFORE_HOSTS for word in words)
-    return len(set(words)) == len(words) and not no_names and len(set(map(may_be_a_host, words))) == 1
-
-
-def _items(row: Row) -> list[tuple[Key, Sequence[str]]]:
-    """The entries of a line whose numbers count up at one distance: `0=wa@dlm-70 1=wb@dlm-71`, `Argo (0), Kon-Tiki
-    (1)`. An entry has the words before the first item, then its own words, then its index. Empty for any other line."""
-    words = row.words
-    indices: dict[tuple[str, int], list[int]] = defaultdict(list)
-    numbered = [(index, stem, number) for index, (stem, number) in enumerate(map(counted, words)) if number >= 0]
-    if len(numbered) < 2:
-        return []
-    for index, stem, number in numbered:
-        indices[stem, number].append(index)
-    best: tuple[list[int], int] = ([], 0)
-    for index, stem, number in numbered:
-        for after in indices.get((stem, number + 1), ()):
-            apart = after - index
-            if 0 < apart <= _FARTHEST:
-                chain = [index]
-                while (then := chain[-1] + apart) in indices.get((stem, number + len(chain)), ()):
-                    chain.append(then)
-                best = max(best, (chain, apart), key=lambda candidate: len(candidate[0]))
-    chain, apart = best
-    before = max(0, apart - (len(words) - chain[-1])) if chain else 0
-    if len(chain) < 2 or chain[0] < before or not _alike(row, chain, apart, before):
-        return []
-    key: Key = (ITEMS, chain[0] - before, apart, before)
-    head = words[: chain[0] - before]
-    return [(key, [*head, *words[index - before : index - before + apart], str(k)]) for k, index in enumerate(chain)]
-
-
-def _alike(row: Row, chain: Sequence[int], apart: int, before: int) -> bool:
-    """Whether the last two items have the same signs within; if there are only two, they must also end the line."""
-    last_but_one, last = (index - before for index in chain[-2:])
-    within = range(1, min(apart, len(row.words) - last))
-    signs = all(row.signs[last_but_one + k].strip() == row.signs[last + k].strip() for k in within)
-    return signs and (len(chain) > 2 or len(row.words) - chain[-1] <= apart)
 
 
 def _parts(key: Key, group: _Entries) -> Iterator[_Entries]:

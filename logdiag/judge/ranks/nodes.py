@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from logdiag.judge.ranks.directory import in_full
-from logdiag.judge.ranks.listings import may_be_a_host
+from logdiag.judge.ranks.host_names import may_be_a_host
 from logdiag.judge.ranks.processes import the_only
 from logdiag.judge.ranks.readings import Book
 from logdiag.judge.ranks.vocabulary import BEFORE_HOSTS, COUNTERS, DEVICES, HOST_WORDS, PROCESSES

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-from logdiag.judge.ranks.listings import Words
+from logdiag.judge.ranks.entries import Words
 from logdiag.judge.ranks.readings import Book, Reading, Slot, best_reading_by_rank, readings_of
 from logdiag.judge.ranks.weights import score
 from logdiag.judge.ranks.words import Row, counted, head_of, plain, short_name, without_numbers
