@@ -47,6 +47,11 @@ class Ending(NamedTuple):
         good, bad = (self.good_status, self.good_last, self.verdict), (self.bad_status, self.bad_last)
         return not any(bad) and any(good)
 
+    def good_after(self, line: Line) -> bool:
+        """Whether the last status is a good one, and none of those that are good stands before a line."""
+        good = filter(None, (self.good_status, self.good_last, self.verdict))
+        return self.good and all(each.place > line.place for each in good)
+
 
 def ending_of(files: Iterable[Sequence[Line]], kinds: Kinds) -> Ending:
     """How each file of a case ends, by the lines that it printed, taken together."""

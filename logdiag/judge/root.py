@@ -132,9 +132,9 @@ def _may_stand_alone(hint: Fault) -> bool:
 
 
 def _is_last(hint: Fault, timeline: Timeline) -> bool:
-    """Whether the job showed no more work after a hint, and did not end well."""
+    """Whether the job showed no more work after a hint, nor a good status."""
     went_on = timeline.worked_after(hint.line) or timeline.printed_much_after(hint.line)
-    return not went_on and not timeline.ending.good
+    return not went_on and not timeline.ending.good_after(hint.line)
 
 
 def _place(fault: Fault) -> LinePlace:

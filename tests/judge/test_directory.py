@@ -369,6 +369,22 @@ def test_numbers_in_a_row_stand_for_the_ranks_of_a_host(rows: list[str]) -> None
     assert _listed(*rows).hosts == {0: "elm-7", 1: "elm-7", 2: "oak-3", 3: "oak-3"}
 
 
+def test_what_ranges_have_in_common_may_be_said_of_the_first_alone() -> None:
+    hosts = _listed("looms 0 to 3 sit on elm-7, 4 to 7 on oak-3").hosts
+    assert hosts == {loom: ("elm-7", "oak-3")[loom // 4] for loom in range(8)}
+
+
+def test_a_unit_is_no_noun_of_the_next_number() -> None:
+    """In `600 s, 5 of 6 in` no process s5 is meant, though its own lines call it so."""
+    rows = [f"s{at % 6}|I|card|card {at % 2} bound" for at in range(18)]
+    assert _rank(*rows, "s1|E|gather|round 88 given up after 600 s, 5 of 6 in, short of s3") != 5
+
+
+def test_a_machine_may_be_called_a_box() -> None:
+    """One that all processes share needs a word that calls it a machine."""
+    assert set(_listed(*(f"loom={at} box=gx-21 card={at}" for at in range(4))).hosts.values()) == {"gx-21"}
+
+
 def test_hosts_that_stand_in_a_row_are_no_range_of_ranks() -> None:
     """Behind them stands no sign that they have something."""
     assert _listed("4 boats on elm7 elm8").hosts == {0: "elm7", 1: "elm7", 2: "elm8", 3: "elm8"}

@@ -71,7 +71,7 @@ class Directory:
         are those of the line. Where the whole word names none, its beginning may (`dev2-read`, `cell-2-fwd`)."""
         if not (self.names or self.on_hosts):
             return None, ""
-        word, before = row.words[index], row.lower[index - 1] if index else ""
+        word, before = row.words[index], _noun_before(row, index)
         if self._has_addresses and (address := self.names.get(joined(row, index))) is not None:
             return address, "name"
         # In hod-2/3 the word before the number is a host, not a noun.
@@ -123,6 +123,12 @@ class Directory:
         return len(self.ranks_on_host) > 1
 
 
+def _noun_before(row: Row, index: int) -> str:
+    """The word before another in small letters; none where it is a unit of what stands before it: `600 s, 15 of 16`."""
+    of_a_measure = index > 1 and "," in row.signs[index] and row.words[index - 2].isdecimal()
+    return row.lower[index - 1] if index and not of_a_measure else ""
+
+
 def _numbered(word: str, before: str) -> str:
     """`rank 4` for `rank4`, and for `4` behind `rank`; empty for a word without a number."""
     stem, number = counted(word)
@@ -156,7 +162,7 @@ def heard_in(rows: Sequence[Row]) -> Mapping[str, int]:
 
 def _heads_of(row: Row) -> set[str]:
     near = range(min(_HEAD, len(row.words)))
-    numbered = {_numbered(row.words[at], row.lower[at - 1] if at else "") for at in near}
+    numbered = {_numbered(row.words[at], _noun_before(row, at)) for at in near}
     return {*row.lower[:_HEAD], *(joined(row, at) for at in near), *numbered}
 
 

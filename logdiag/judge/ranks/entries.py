@@ -109,6 +109,9 @@ def _continued(row: Row, ranges: Mapping[int, Words]) -> list[tuple[Key, Sequenc
     indices = _chain(ranges)
     apart = {after - before for before, after in pairwise(indices)}
     parts = _evenly(row, indices, apart.pop()) if len(apart) == 1 else []
+    columns = zip(*(words for words, _ in parts), strict=False)
+    if not any(all(map(looks_like_a_host, column)) for column in columns):
+        parts = _with_the_hosts_behind(row, indices) or parts
     entries: list[tuple[Key, Sequence[str]]] = []
     for index, (words, place) in zip(indices, parts, strict=False):
         size = len(ranges[index])
@@ -139,6 +142,17 @@ def _evenly(row: Row, indices: Sequence[int], width: int) -> list[tuple[list[str
     before = before if before <= indices[0] else 0
     parts = [(row.words[index - before : index - before + width], before) for index in indices]
     return [part for part in parts if len(part[0]) == width]
+
+
+def _with_the_hosts_behind(row: Row, indices: Sequence[int]) -> list[tuple[list[str], int]]:
+    """The noun of all ranges, each range, and the only host before the next one: `gates 0 to 5 sit on elm-7, 6 to 11 on
+    oak-3`; and the range's place among them. Empty where any has none or several."""
+    noun = row.words[indices[0] - 1] if indices and indices[0] else ""
+    behind = [row.words[index + 1 : after] for index, after in pairwise([*indices, len(row.words)])]
+    hosts = [list(filter(looks_like_a_host, words)) for words in behind]
+    if not all(len(names) == 1 for names in hosts):
+        return []
+    return [([noun, row.words[index], names[0]], 1) for index, names in zip(indices, hosts, strict=True)]
 
 
 def _of_range(row: Row, ranges: Mapping[int, Words]) -> Iterator[tuple[Key, Sequence[str]]]:

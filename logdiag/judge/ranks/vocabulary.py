@@ -17,7 +17,7 @@ COUNTERS = STEPS.union(
 """Words before numbers that count something else."""
 SOURCES = frozenset("c cc cpp cu ex erl go h hpp hs java jl js kt py rs scala ts zig".split())
 """Suffixes of source files: the number in `loader.py:41` is a line's."""
-HOST_WORDS = frozenset("host node machine hostname nodename".split())
+HOST_WORDS = frozenset("host node machine box hostname nodename".split())
 """Words before a host's name, whatever it looks like."""
 BEFORE_HOSTS = frozenset("on at to".split())
 """Words before which a word that looks like a host's name may be one."""
