@@ -375,9 +375,13 @@ def test_what_ranges_have_in_common_may_be_said_of_the_first_alone() -> None:
 
 
 def test_a_unit_is_no_noun_of_the_next_number() -> None:
-    """In `600 s, 5 of 6 in` no process s5 is meant, though its own lines call it so."""
-    rows = [f"s{at % 6}|I|card|card {at % 2} bound" for at in range(18)]
-    assert _rank(*rows, "s1|E|gather|round 88 given up after 600 s, 5 of 6 in, short of s3") != 5
+    """In `600 s, 5 of 6 in` no process s5 is meant, though its own lines call it so; behind `s` alone it is."""
+    listed = [f"boat|I|muster|s{at} is on elm-{at // 3} with pid {4000 + at}" for at in range(6)]
+    rows = rows_of(_lines(*listed, "s1|E|gather|given up after 600 s, 5 of 6 in", "s1|E|gather|it is short of s 5"))
+    directory = directory_of(rows, rows)
+    unit, noun = (row.words.index("5") for row in rows[-2:])
+    assert directory.rank_at(rows[-2], unit) is None
+    assert directory.rank_at(rows[-1], noun) == 5
 
 
 def test_a_machine_may_be_called_a_box() -> None:
