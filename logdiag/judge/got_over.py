@@ -76,7 +76,8 @@ def got_over(facts: Facts) -> Standing | None:
         name, stream = made_by.get(fault.line.place, ""), fault.line.stream
         may_be = name in _BY_STEPS_ALONE or (name == machine_works_until_it_goes.__name__ and stream not in broken)
         stays = _ends_its_process(fault, facts) or _is_of_one_trouble(fault, broken.get(stream))
-        if may_be and not stays and _is_over(fault, facts, rests):
+        is_over = _worked_on if fault.finding.role is Role.HINT and broken else _is_over
+        if may_be and not stays and is_over(fault, facts, rests):
             over.append(fault)
         elif fault.finding.role.is_failure:
             broken[stream] = fault
@@ -119,6 +120,11 @@ def _is_over(fault: Fault, facts: Facts, rests: Mapping[int, Rest]) -> bool:
     is_hint = fault.finding.role is Role.HINT
     goes_on = after["steps"] or after["is back"] or (much and (not is_hint or after["went well"]))
     return bool(goes_on and facts.suspects().lines) and chance_of(signs_of(fault, facts, rests)) >= LEAST
+
+
+def _worked_on(fault: Fault, facts: Facts, rests: Mapping[int, Rest]) -> bool:
+    """Whether the job made steps after a hint: before a failure it names no cause, so that no more is asked."""
+    return _signs_after(fault, facts, rests)["steps"] >= STEPS_OF_RECOVERY
 
 
 def chance_of(signs: Mapping[str, float]) -> float:

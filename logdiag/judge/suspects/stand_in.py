@@ -140,8 +140,11 @@ def most_suspicious_line(facts: Facts) -> Fault | None:
 def stands_alone_before_the_root(facts: Facts) -> Fault | None:
     """A line before the root is far more suspicious than it, and than any other line: the root is a consequence. Of
     1,850 labelled failures that taught the ranking nothing 12 more root lines are right, none fewer."""
-    root, ranking = facts.root, facts.suspects()
-    if root is None or not ranking.lines:
+    root = facts.root
+    if root is None or _is_well_known(root, facts):
+        return None
+    ranking = facts.suspects()
+    if not ranking.lines:
         return None
     first, second = ranking.lines[0], sum(ranked.score for ranked in ranking.lines[1:2])
     bar = max(_ALONE.least, _ALONE.times * ranking.scores.get(root.line.place, 0.0), _TIMES_THE_SECOND * second)
@@ -159,6 +162,12 @@ def stands_alone_before_the_root(facts: Facts) -> Fault | None:
         return None if known.caught or known.reason in root.explains else known
     why = f"{root.finding.why} The line before it that stands out most by far tells what led to it.".lstrip()
     return root._replace(finding=root.finding._replace(line=first.line, why=why))
+
+
+def _is_well_known(root: Fault, facts: Facts) -> bool:
+    """Whether a narrow rule knows the root, in software that rules know, which has printed it and not its machine."""
+    of_machine = facts.timeline.kinds.is_a("machines-own", root.line)
+    return not (root.finding.supports or knows_only_its_class(root) or of_machine or facts.unknown_software)
 
 
 def _is_harmless(line: Line, facts: Facts) -> bool:
