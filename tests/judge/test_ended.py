@@ -117,6 +117,13 @@ def test_a_sum_in_which_some_failed_is_no_clean_end(book: RuleBook, last: str, f
     assert answer.failed is failed
 
 
+def test_a_shell_that_is_asked_for_a_status_and_more_tells_it(book: RuleBook) -> None:
+    """Its answer is the next line, whatever else was asked in the same breath."""
+    lines = ["root@mill-3:/# weave --all", "Error! Bad return status for module build on kernel: 5.15.0-91 (x86_64)"]
+    assert diagnosed(book, *lines, "root@mill-3:/# echo $?; uname -r", "0", "5.15.0-116").failed is False
+    assert diagnosed(book, *lines, "root@mill-3:/# echo $?; uname -r", "2", "5.15.0-116").failed is True
+
+
 def test_a_hint_before_a_good_last_status_is_no_root(book: RuleBook) -> None:
     """A part may fail that nobody needs."""
     lines = ["mill-2 SUCCEEDED", "old-mill FAILED*, optional", "old-mill 10:21 FileNotFoundError: /in/old (none here)"]

@@ -283,3 +283,20 @@ def test_what_a_rule_calls_harmless_is_not_traded_for_the_root(book: RuleBook) -
     answer = diagnosed(book, *lines)
     assert answer.root_cause is not None
     assert answer.root_cause.line == 3
+
+
+def test_a_cause_that_a_narrow_rule_knows_asks_for_no_ranking(book: RuleBook) -> None:
+    """Not where rules know more of its log: ranking costs more than all else of a small log. Else it is asked for."""
+    cause = "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    asked: list[str] = []
+
+    def ranked() -> Ranking:
+        asked.append(first)
+        return Ranking()
+
+    for first, *others in ([*steps(1, 100), cause], [*SHOP[:2], cause]):
+        found = survey(open_sources((log_of(first, *others),)), book, Shapes(book, ()))
+        root = judge(found, book, suspects=ranked).root
+        assert root is not None
+        assert root.reason is Reason.OUT_OF_MEMORY_ERROR
+    assert set(asked) == {SHOP[0]}

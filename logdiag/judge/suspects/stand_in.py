@@ -165,9 +165,10 @@ def stands_alone_before_the_root(facts: Facts) -> Fault | None:
 
 
 def _is_well_known(root: Fault, facts: Facts) -> bool:
-    """Whether a narrow rule knows the root, in software that rules know, which has printed it and not its machine."""
+    """Whether a narrow rule knows the root, in a log of which rules know more, and no machine's line it is."""
     of_machine = facts.timeline.kinds.is_a("machines-own", root.line)
-    return not (root.finding.supports or knows_only_its_class(root) or of_machine or facts.unknown_software)
+    vague = root.finding.supports or knows_only_its_class(root)
+    return not (vague or of_machine or facts.lines_of_unknown_software())
 
 
 def _is_harmless(line: Line, facts: Facts) -> bool:
