@@ -287,7 +287,7 @@ def test_what_a_rule_calls_harmless_is_not_traded_for_the_root(book: RuleBook) -
 
 def test_a_cause_that_a_narrow_rule_knows_asks_for_no_ranking(book: RuleBook) -> None:
     """Not where rules know more of its log: ranking costs more than all else of a small log. Else it is asked for."""
-    cause = "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    cause = "[rank2]: RuntimeError: CUDA driver error: uncorrectable ECC error encountered"
     asked: list[str] = []
 
     def ranked() -> Ranking:
@@ -298,5 +298,5 @@ def test_a_cause_that_a_narrow_rule_knows_asks_for_no_ranking(book: RuleBook) ->
         found = survey(open_sources((log_of(first, *others),)), book, Shapes(book, ()))
         root = judge(found, book, suspects=ranked).root
         assert root is not None
-        assert root.reason is Reason.OUT_OF_MEMORY_ERROR
+        assert root.reason is Reason.ECC_ERROR
     assert set(asked) == {SHOP[0]}
