@@ -20,8 +20,8 @@ BAD_WORDS = ("last-words-bad", "some-failed")
 """The kinds of a last line that says in a few words that the whole failed, or counts what failed."""
 _BAD_AT_END, _GOOD_AT_END = ("last-number-bad", BAD_WORDS[0]), ("last-number-good",)
 _FATAL = frozenset({"CRITICAL", "FATAL"})
-ASKS_FOR_STATUS = pattern_of(r"\becho \"?\$\?\"?(?:$|;)")
-"""`$ echo $?`: the shell is asked for the status of the command above, and answers on the next line."""
+# $ echo $?   $ echo $?; uname -r   (a shell is asked for the status of the command above; the next line is its answer)
+_ASKS = pattern_of(r"\becho \"?\$\?\"?(?:$|;)")
 
 
 class Ending(NamedTuple):
@@ -74,7 +74,7 @@ def _verdict(lines: Sequence[Line], kinds: Kinds) -> Line | None:
     """The last line in which a shell that was asked tells the status 0, or all that was tried is counted and none of it
     failed; None where there is none, or a shell tells another status later."""
     for before, line in reversed(list(pairwise(lines))):
-        if ASKS_FOR_STATUS.search(before.message):
+        if _ASKS.search(before.message):
             return line if line.message.strip() == "0" else None
         if kinds.is_a("none-failed", line):
             return line
