@@ -63,13 +63,13 @@ def with_message(record: Record, keys: Keys) -> Record | None:
 
 
 def opened_up(record: Record, keys: Keys) -> Record:
-    """A record with the keys of its nested objects beside its own, which come first. An object's own number goes by its
-    key: `"unit": {"id": 13, "addr": "10.4.2.9"}` becomes `"unit": 13, "addr": "10.4.2.9"`."""
+    """A record with the keys of its nested objects beside its own, which come first. The number of an object that
+    has no message goes by its key: `"unit": {"id": 13, "at": "10.4.2.9"}` becomes `"unit": 13, "at": "10.4.2.9"`."""
     for name in () if keys.opened.isdisjoint(record) else keys.nested:
         if name in record and isinstance(nested := record[name], dict):
             outer = {key: value for key, value in record.items() if key != name}
             number_key = next((key for key in nested if folded(key) in _OWN_NUMBERS and type(nested[key]) is int), None)
-            if number_key is not None:
+            if number_key is not None and not plan_of(tuple(nested), keys).messages:
                 outer[name] = nested[number_key]
                 nested = {key: value for key, value in nested.items() if key != number_key}
             record = {**outer, **nested, **outer}

@@ -129,6 +129,7 @@ def test_a_hint_before_a_good_last_status_is_no_root(book: RuleBook) -> None:
     lines = ["mill-2 SUCCEEDED", "old-mill FAILED*, optional", "old-mill 10:21 FileNotFoundError: /in/old (none here)"]
     assert diagnosed(book, *lines, "flow #2201 SUCCEEDED in 2 h").root_cause is None
     assert diagnosed(book, *lines, "flow #2201 waits").root_cause is not None
+    assert diagnosed(book, "mill-1 left with status 0", *lines).root_cause is not None
 
 
 def test_a_helpers_bad_status_is_not_the_jobs(book: RuleBook) -> None:

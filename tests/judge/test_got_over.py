@@ -210,3 +210,14 @@ def test_memory_that_was_lost_for_good_is_got_over_by_work_alone(book: RuleBook)
     assert root is not None
     assert root.line == 1
     assert diagnosed(book, lost, *HOURS, *steps(0, 20)).root_cause is None
+
+
+@pytest.mark.parametrize(("made", "recovered"), [(3, True), (1, False)])
+def test_a_hint_before_a_failure_was_got_over_where_steps_follow_it(book: RuleBook, made: int, recovered: bool) -> None:
+    """Of any rank: it names no cause then, so that the log's lines need not be ranked."""
+    hint = "[rank0]: WARNING: could not find the metadata file /checkpoints/gpt/latest_checkpointed_iteration.txt"
+    work = [f"[rank7]: {line}" for line in steps(1, made)]
+    answer = diagnosed(book, hint, *work, "[rank0]: RuntimeError: CUDA driver error: uncorrectable ECC error")
+    assert answer.root_cause is not None
+    assert answer.root_cause.line == made + 2
+    assert any("No checkpoint was found" in note for note in answer.notes) is recovered

@@ -191,3 +191,10 @@ def test_a_list_of_rows_is_kept_whole() -> None:
     )
     said = [{"at": at, "said": f"thread {at} is torn"} for at in range(2)]
     assert "said: thread 1 is torn" in shown(*work(), loom(25, LOUD, beds=said))[-1]
+
+
+def test_the_number_beside_a_nested_message_keeps_its_name() -> None:
+    """What holds the message is the record's own, and no thing with a number."""
+    fields = [{"message": QUIET[0], "step": at, "id": at} for at in range(8)]
+    records = [{"timestamp": f"2026-11-04T10:00:0{at}Z", "level": "INFO", "fields": fields[at]} for at in range(8)]
+    assert "id=7" in shown(*records)[-1]

@@ -36,7 +36,8 @@ def _as_one(rows: Sequence[Row]) -> Row:
 def blocks_of(opening: Sequence[Row]) -> Iterator[Row]:
     """Each of several blocks as one line: what each process has in its environment, the objects of a JSON text, or
     `- host: elm-7` above `  ranks: [0, 1]`. The lines of a block begin with different words, as in the other blocks;
-    those that have another number of words in each (`reason: no pulse`) are left out."""
+    those that have another number of words in each (`reason: no pulse`) are left out. The whole blocks come too, for
+    those of one writer may be alike (`Writer: cell 4`), where other writers' are not."""
     firsts = [_beginning(row) for row in opening]
     forms = [
         first if LABEL.match(row.line.text) else f"{len(row.words)} {first}"
