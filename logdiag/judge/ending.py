@@ -20,7 +20,7 @@ BAD_WORDS = ("last-words-bad", "some-failed")
 """The kinds of a last line that says in a few words that the whole failed, or counts what failed."""
 _BAD_AT_END, _GOOD_AT_END = ("last-number-bad", BAD_WORDS[0]), ("last-number-good",)
 _FATAL = frozenset({"CRITICAL", "FATAL"})
-# $ echo $?   $ echo $?; uname -r   (a shell is asked for the status of the command above; the next line is its answer)
+# $ echo $?   $ echo $?; uname -r   (a shell is asked for the status of the command above; the line below is its answer)
 _ASKS = pattern_of(r"\becho \"?\$\?\"?(?:$|;)")
 
 
@@ -60,7 +60,8 @@ def ending_of(files: Iterable[Sequence[Line]], kinds: Kinds) -> Ending:
 
 
 def _of_file(lines: Sequence[Line], kinds: Kinds) -> Ending:
-    bad, good = _status(lines, kinds)
+    asked = _answer_to_a_shell(lines[-_LAST_LINES:])
+    bad, good = (asked, None) if asked and asked.message.strip() != "0" else _status(lines, kinds)
     at_end = (any(kinds.is_a(kind, lines[-1]) for kind in as_status) for as_status in (_BAD_AT_END, _GOOD_AT_END))
     bad_last, good_last = (lines[-1] if is_one else None for is_one in at_end)
     verdict = _verdict(lines[-_LAST_LINES:], kinds) if bad is None else None
@@ -70,15 +71,17 @@ def _of_file(lines: Sequence[Line], kinds: Kinds) -> Ending:
     return Ending(bad, good, bad_last, good_last, _trouble(lines[-_LAST_WORDS:], kinds), verdict)
 
 
+def _answer_to_a_shell(lines: Sequence[Line]) -> Line | None:
+    """The last status that a shell was asked for; None where it was asked for none."""
+    below = (line for before, line in reversed(list(pairwise(lines))) if _ASKS.search(before.message))
+    return next((line for line in below if line.message.strip().isdecimal()), None)
+
+
 def _verdict(lines: Sequence[Line], kinds: Kinds) -> Line | None:
-    """The last line in which a shell that was asked tells the status 0, or all that was tried is counted and none of it
-    failed; None where there is none, or a shell tells another status later."""
-    for before, line in reversed(list(pairwise(lines))):
-        if _ASKS.search(before.message):
-            return line if line.message.strip() == "0" else None
-        if kinds.is_a("none-failed", line):
-            return line
-    return None
+    """The last line in which a shell tells the status 0, or all that was tried is counted and none of it failed; None
+    for none."""
+    asked = _answer_to_a_shell(lines)
+    return next((line for line in reversed(lines) if line is asked or kinds.is_a("none-failed", line)), None)
 
 
 def _status(lines: Sequence[Line], kinds: Kinds) -> tuple[Line | None, Line | None]:

@@ -124,6 +124,14 @@ def test_a_shell_that_is_asked_for_a_status_and_more_tells_it(book: RuleBook) ->
     assert diagnosed(book, *lines, "root@mill-3:/# echo $?; uname -r", "2", "5.15.0-116").failed is True
 
 
+def test_a_shells_answer_is_a_status_however_well_the_log_reads(book: RuleBook) -> None:
+    """A bare number is one where the lines look like a failure's; one that a shell was asked for leaves no doubt."""
+    lines = ["$ weave --all", *(f"weave: board {number} done" for number in range(9))]
+    assert diagnosed(book, *lines, "$ echo $?", "7").failed is True
+    assert diagnosed(book, *lines, "$ echo $?", "0").failed is False
+    assert diagnosed(book, *lines, "7").failed is not True
+
+
 def test_a_hint_before_a_good_last_status_is_no_root(book: RuleBook) -> None:
     """A part may fail that nobody needs."""
     lines = ["mill-2 SUCCEEDED", "old-mill FAILED*, optional", "old-mill 10:21 FileNotFoundError: /in/old (none here)"]

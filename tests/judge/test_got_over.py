@@ -173,6 +173,15 @@ def test_a_verdict_on_all_the_work_is_its_clean_end(book: RuleBook, ending: list
     assert (diagnosed(book, away, "$ ./fold --all", "fold 9 folded", *ending).root_cause is None) is is_over
 
 
+def test_a_good_last_status_speaks_for_what_was_got_over(book: RuleBook) -> None:
+    """A copy that lost its way goes on in words that no rule knows; how its program ends tells that it was got over."""
+    lost = "hoard: wire:vault9: connect: No route to host"
+    kept = [f"hoard: {item} kept" for item in ("hats", "maps", "seeds", "coins", "lamps")]
+    log = [*kept[:4], lost, "hoard: wire:vault9: here again", kept[4], "hoard: all kept"]
+    assert diagnosed(book, *log, "rc 0").root_cause is None
+    assert diagnosed(book, *log, "rc 2").root_cause is not None
+
+
 @pytest.mark.parametrize(("state", "is_over"), [("Running", True), ("Waiting", False)])
 def test_the_last_end_of_what_runs_now_is_past(book: RuleBook, state: str, is_over: bool) -> None:
     """The state that stands nearest above the end counts: of two containers each has its own."""

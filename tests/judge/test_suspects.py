@@ -107,6 +107,18 @@ def test_a_command_that_a_shell_traces_is_no_suspect() -> None:
     assert not any(item.line.text.startswith("+") for item in found)
 
 
+@pytest.mark.parametrize(
+    "title", ["=== worker 3: last lines, torn ===", "---- failed boards ----", "## crashed run ##"]
+)
+def test_a_title_of_what_follows_is_no_suspect(title: str) -> None:
+    """It says what comes next, in a paste of several outputs; a line with no ruler behind it is one."""
+    found = ranking(*read(title, *STOPPED, title)).lines
+    assert found[0].line.text == CAUSE
+    assert not any(item.line.text == title for item in found)
+    bare = title.rstrip("=-# ")
+    assert any(item.line.text == bare for item in ranking(*read(bare, *STOPPED)).lines)
+
+
 def test_scores_are_chances_best_first() -> None:
     scores = [item.score for item in ranking(*read(*STOPPED)).lines]
     assert scores == sorted(scores, reverse=True)

@@ -32,7 +32,7 @@ from logdiag.judge.suspects.failure import (
 )
 from logdiag.judge.suspects.line_features import FEATURES, View, candidates_of, features_of, view_of
 from logdiag.judge.suspects.ranked import RankedLine, Ranking
-from logdiag.judge.tracebacks.forms import NATIVE_FRAME, OF_A_SHELL
+from logdiag.judge.tracebacks.forms import NATIVE_FRAME, OF_A_SHELL, TITLE
 from logdiag.model import Digest, Line
 from logdiag.scan.survey import Survey
 from logdiag.settings.places import StrPath
@@ -88,8 +88,8 @@ def ranking(survey: Survey, digest: Digest) -> Ranking:
 
 
 def _ranking(view: View, values: dict[int, float], weights: Weights) -> Ranking:
-    """The ranking from the candidates' values; one line stands for all of its shape, none for native frames and for
-    commands that a shell traces."""
+    """The ranking from the candidates' values; one line stands for all of its shape, none for native frames,
+    titles and commands that a shell traces."""
     output = (index for index in values if not _is_no_output(view.lines[index]))
     best: dict[str, int] = {}
     for index in sorted(output, key=lambda index: -values[index]):
@@ -106,8 +106,8 @@ def _ranking(view: View, values: dict[int, float], weights: Weights) -> Ranking:
 
 
 def _is_no_output(line: Line) -> bool:
-    """Whether a line is a native frame, or a command that a shell traces, whatever word of trouble is in it."""
-    return bool(OF_A_SHELL.match(line.text) or OF_A_SHELL.match(line.message) or NATIVE_FRAME.match(line.message))
+    """Whether a line is a native frame, a command that a shell traces, or a title, whatever word is in it."""
+    return any(form.match(line.text) or form.match(line.message) for form in (OF_A_SHELL, TITLE, NATIVE_FRAME))
 
 
 def _values(view: View, indices: Sequence[int], weights: Weights) -> list[float]:
