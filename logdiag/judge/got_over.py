@@ -29,19 +29,18 @@ from logdiag.patterns import pattern_of
 
 # What each of the numbers of `signs_of` is worth, and what is added to their sum.
 _WORTH: Mapping[str, float] = {
-    "looks like a failure": -0.45,
-    "is suspicious": -0.13,
-    "is a symptom": 1.42,
-    "ends well": 1.74,
-    "steps": 0.75,
-    "is back": 3.26,
-    "went well": 1.81,
-    "share after the last fault": 4.07,
+    "looks like a failure": -0.41,
+    "is suspicious": -0.19,
+    "ends well": 1.68,
+    "steps": 0.65,
+    "is back": 3.17,
+    "went well": 1.72,
+    "share after the last fault": 3.96,
 }
-_BIAS = -3.1
+_BIAS = -2.95
 # The decisions that know no more than that no steps follow.
 _BY_STEPS_ALONE = frozenset({too_few_steps_follow.__name__, steps_follow.__name__})
-LEAST = 0.75
+LEAST = 0.78
 """From this chance on, a fault counts as got over."""
 _LEAST_CHANCE, _LEAST_SCORE = 1e-5, 1e-4
 # So much of a log must follow where no step is made and nothing is back.
@@ -174,7 +173,6 @@ def signs_of(fault: Fault, facts: Facts, rests: Mapping[int, Rest]) -> dict[str,
     return {
         "looks like a failure": math.log(chance / (1 - chance)),
         "is suspicious": math.log(ranking.scores.get(fault.line.place, 0.0) + _LEAST_SCORE),
-        "is a symptom": float(fault.finding.role is Role.SYMPTOM),
         "ends well": float(facts.timeline.ending.good),
         **_signs_after(fault, facts, rests),
     }

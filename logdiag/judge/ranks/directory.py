@@ -71,7 +71,11 @@ class Directory:
         are those of the line. Where the whole word names none, its beginning may (`dev2-read`, `cell-2-fwd`)."""
         if not (self.names or self.on_hosts):
             return None, ""
-        word, before = row.words[index], _noun_before(row, index)
+        word = row.words[index]
+        if word.isalpha() and not hosts and not self._has_addresses:  # most words, so they are looked up fast
+            named = self.names.get(row.lower[index])
+            return named, "name" if named else ""
+        before = _noun_before(row, index)
         if self._has_addresses and (address := self.names.get(joined(row, index))) is not None:
             return address, "name"
         # In hod-2/3 the word before the number is a host, not a noun.

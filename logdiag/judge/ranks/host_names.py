@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import groupby
 
 from logdiag.judge.ranks.vocabulary import DEVICES, NO_HOSTS, NO_NAMES
@@ -16,8 +17,10 @@ _STEM_OF_DEVICE = pattern_of(r"([^\W\d_]+)\d")
 _LEAST_OF_ONE_LETTER = 10
 # No job has so many groups of tensors or of data, nor a host so many devices.
 _MORE_THAN_GROUPS = 100
+_MOST_CACHED = 16_384
 
 
+@lru_cache(_MOST_CACHED)
 def may_be_a_host(name: str) -> bool:
     """Whether a word looks like a host's name: elm-7, tg-lon-08, oil1, dp-112; but not c3, nor tp3."""
     if not _HOST.fullmatch(name):

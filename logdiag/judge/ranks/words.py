@@ -220,6 +220,7 @@ def without_numbers(text: str) -> str:
     return _NUMBER.sub("0", text.lower())
 
 
+@lru_cache(_MOST_CACHED)
 def singular(noun: str) -> str:
     """`seats` and `seat`, `tries` and `try`, `dies` and `die` are one noun; `process` and `status` are no plurals."""
     if len(noun) <= len("ps") or noun.endswith(("ss", "us")):
