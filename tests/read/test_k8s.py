@@ -252,7 +252,7 @@ def test_an_image_that_cannot_be_pulled_has_no_log_and_a_cause(tmp_path: Path) -
         POD: [pod("pretrain-0", None, "Pending", {"name": "trainer", "state": waits})],
     }
     said = answer(answers, tmp_path)
-    assert said["root_cause"]["rule"] == "kubernetes/image-not-pulled"
+    assert said["root_cause"]["rule"] == "kubernetes/image-is-missing"
     assert said["notes"] == [note for note in said["notes"] if "the log of" not in note]
 
 
