@@ -60,8 +60,10 @@ def ending_of(files: Iterable[Sequence[Line]], kinds: Kinds) -> Ending:
 
 
 def _of_file(lines: Sequence[Line], kinds: Kinds) -> Ending:
+    bad, good = _status(lines, kinds)
     asked = _answer_to_a_shell(lines[-_LAST_LINES:])
-    bad, good = (asked, None) if asked and asked.message.strip() != "0" else _status(lines, kinds)
+    if asked and asked.message.strip() != "0" and not (good and good.position > asked.position):
+        bad, good = asked, None
     at_end = (any(kinds.is_a(kind, lines[-1]) for kind in as_status) for as_status in (_BAD_AT_END, _GOOD_AT_END))
     bad_last, good_last = (lines[-1] if is_one else None for is_one in at_end)
     verdict = _verdict(lines[-_LAST_LINES:], kinds) if bad is None else None

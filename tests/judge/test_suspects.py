@@ -107,9 +107,7 @@ def test_a_command_that_a_shell_traces_is_no_suspect() -> None:
     assert not any(item.line.text.startswith("+") for item in found)
 
 
-@pytest.mark.parametrize(
-    "title", ["=== worker 3: last lines, torn ===", "---- failed boards ----", "## crashed run ##"]
-)
+@pytest.mark.parametrize("title", ["=== worker 3: last lines, torn ===", "---- boards of worker 3 ----", "## run 2 ##"])
 def test_a_title_of_what_follows_is_no_suspect(title: str) -> None:
     """It says what comes next, in a paste of several outputs; a line with no ruler behind it is one."""
     found = ranking(*read(title, *STOPPED, title)).lines
@@ -117,6 +115,12 @@ def test_a_title_of_what_follows_is_no_suspect(title: str) -> None:
     assert not any(item.line.text == title for item in found)
     bare = title.rstrip("=-# ")
     assert any(item.line.text == bare for item in ranking(*read(bare, *STOPPED)).lines)
+
+
+def test_what_is_printed_between_rulers_may_be_the_failure_itself() -> None:
+    """A program may set its last word apart so."""
+    banner = "=== LOOM FAILED: board 3 is torn ==="
+    assert any(item.line.text == banner for item in ranking(*read(*STOPPED, banner)).lines)
 
 
 def test_scores_are_chances_best_first() -> None:

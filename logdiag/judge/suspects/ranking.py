@@ -106,7 +106,7 @@ def _ranking(view: View, values: dict[int, float], weights: Weights) -> Ranking:
 
 
 def _is_no_output(line: Line) -> bool:
-    """Whether a line is a native frame, a command that a shell traces, or a title, whatever word is in it."""
+    """Whether a line is a native frame or a command that a shell traces, whatever word is in it, or a title."""
     return any(form.match(line.text) or form.match(line.message) for form in (OF_A_SHELL, TITLE, NATIVE_FRAME))
 
 

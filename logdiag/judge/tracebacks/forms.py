@@ -27,8 +27,12 @@ NATIVE_FRAME = pattern_of(rf"^\s*(?:{_FRAME_OF_NATIVE_CODE})")
 FRAME_OF_ANY = pattern_of(rf"^[\s|>]*(?:File \"[^\"]*\", line \d|at [\w.$<>`]+\(|{_FRAME_OF_NATIVE_CODE})")
 # + mkdir /data   ++ stage.sh[38]ROWS=12   (a shell's trace of the commands that it runs, by `set -x`)
 OF_A_SHELL = pattern_of(r"^\+{1,9} \S")
-# === queuectl log -g tasks (utc) ===   ---- stderr of worker 3 ----   ## run 2 ##   (a title of what follows)
-TITLE = pattern_of(r"^\s*(?P<ruler>={3,}|-{3,}|#{2,}) ?\S.*\S ?(?P=ruler)\s*$")
+# === queuectl log -g tasks (utc) ===   ---- stderr of worker 3 ----   ## run 2 ##   (a title of what follows; but
+# === JOB FAILED: disk is full === may be all that a program says)
+TITLE = pattern_of(
+    r"^\s*(?P<ruler>={3,}|-{3,}|#{2,}) ?"
+    r"(?!.*\b(?i:errors?|fatal|fail\w*|abort\w*|crash\w*|panic\w*|lost|killed|out of)\b)\S.*\S ?(?P=ruler)\s*$"
+)
 # KeyError                                  Traceback (most recent call last)   (a notebook's)
 NOTEBOOK_HEADER = pattern_of(r"^(?P<name>[A-Z]\w*) {2,}Traceback \(most recent call last\)\s*$")
 # Cell In[7], line 5   File ~/net.py:12, in fit(x)   /opt/net.py in fit(x)   ---> 12 loss = f(x)   [... skipping ...]
